@@ -1,0 +1,1 @@
+"""Pure and synchronous: values, tables and decisions. No IO, no clock, no randomness."""

@@ -1,0 +1,297 @@
+"""The values and failures that several services share.
+
+A failure is a situation that a caller can meet and handle; each names what it happened to, so that its text needs no
+context. Values are frozen. A state that is handed out (`Snapshot.state`, `Updated.state`, `Taken.selected`) is the
+caller's own: it is copied when it is first read, and whatever the caller does to it changes nothing that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+
+__all__ = [
+    "Conflict",
+    "Contended",
+    "Deleted",
+    "InvalidState",
+    "Issue",
+    "Path",
+    "Paths",
+    "ReceiptMismatch",
+    "RecordedError",
+    "Replace",
+    "Revision",
+    "Snapshot",
+    "StepId",
+    "StoreKey",
+    "StoreNotFound",
+    "Taken",
+    "TimedOut",
+    "TooLarge",
+    "Unavailable",
+    "Unmatched",
+    "Updated",
+]
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where in a state: text segments are field names and keys, whole numbers are indices."""
+
+Paths: TypeAlias = tuple[Path, ...]
+
+NAME_BYTES = 512
+"""The longest name, id or step key, in bytes of UTF-8."""
+
+
+def check_name(what: str, text: str) -> str:
+    """`text`, if it can name something: 1 to 512 bytes of UTF-8 without NUL; otherwise a ValueError that names `what`."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be text, not {type(text).__name__}")
+    if "\0" in text:
+        raise ValueError(f"{what} {text!r} holds a NUL character")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} {text!r} is not valid Unicode: {error.reason}") from None
+    if not 1 <= size <= NAME_BYTES:
+        raise ValueError(f"{what} must be 1 to {NAME_BYTES} bytes long, not {size}")
+    return text
+
+
+# --- where and when ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoreKey:
+    """Which store: its definition's name, and its id under that name. Both are 1 to 512 bytes of UTF-8."""
+
+    name: str
+    id: str
+
+    def __post_init__(self) -> None:
+        check_name("a store's name", self.name)
+        check_name("a store's id", self.id)
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One committed state: `version` counts the commits of the instance `instance_id`, from 0.
+
+    Deleting a store and creating it again makes a new instance.
+    """
+
+    instance_id: str
+    version: int
+
+    def __post_init__(self) -> None:
+        if not self.instance_id:
+            raise ValueError("a revision needs the instance id of the store; read a fresh snapshot")
+
+
+@dataclass(frozen=True, slots=True)
+class StepId:
+    """Which step of which run. With a store's key it makes an operation on that store exactly-once."""
+
+    run_id: str
+    key: str
+
+    def __post_init__(self) -> None:
+        check_name("a run's id", self.run_id)
+        check_name("a step's key", self.key)
+
+
+# --- states that are handed out ---------------------------------------------
+
+
+class _Lazy:
+    """A value of which `_lazy_field` is made by a function, once, when it is first read.
+
+    The slot of that field stays empty until then, so Python asks `__getattr__`; afterwards it is an ordinary slot.
+    """
+
+    __slots__ = ("_make",)
+    _lazy_field = "state"
+
+    if not TYPE_CHECKING:  # seen by a checker, it would make every attribute exist
+
+        def __getattr__(self, name):
+            if name != self._lazy_field:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            value = object.__getattribute__(self, "_make")()
+            object.__setattr__(self, name, value)
+            return value
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(_Lazy, Generic[_T_co]):
+    """A store's state as it was at `revision`."""
+
+    state: _T_co
+    revision: Revision
+
+    @property
+    def instance_id(self) -> str:
+        return self.revision.instance_id
+
+    @property
+    def version(self) -> int:
+        return self.revision.version
+
+
+@dataclass(frozen=True, slots=True)
+class Updated(_Lazy, Generic[_T_co]):
+    """An update was committed: the state at `revision`, and the version before it."""
+
+    state: _T_co
+    previous_version: int
+    revision: Revision
+
+    @property
+    def instance_id(self) -> str:
+        return self.revision.instance_id
+
+    @property
+    def version(self) -> int:
+        return self.revision.version
+
+
+def snapshot_of(make: Callable[[], _T], revision: Revision) -> Snapshot[_T]:
+    """A snapshot whose state `make` gives, called when the state is first read."""
+    made: Snapshot[_T] = Snapshot.__new__(Snapshot)
+    object.__setattr__(made, "_make", make)
+    object.__setattr__(made, "revision", revision)
+    return made
+
+
+def updated_of(make: Callable[[], _T], previous_version: int, revision: Revision) -> Updated[_T]:
+    """An `Updated` whose state `make` gives, called when the state is first read."""
+    made: Updated[_T] = Updated.__new__(Updated)
+    object.__setattr__(made, "_make", make)
+    object.__setattr__(made, "previous_version", previous_version)
+    object.__setattr__(made, "revision", revision)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Generic[_T_co]):
+    """What a selector found and a claim made the caller's own, committed as `revision`."""
+
+    selected: _T_co
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The store was deleted at the revision that was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(Generic[_T_co]):
+    """What an updater returns to replace the whole state by `value`."""
+
+    value: _T_co
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedError:
+    """An exception as it is recorded: the name of its class, its text and its traceback as text."""
+
+    type: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing that is wrong with a state: where, and what."""
+
+    path: Path
+    message: str
+
+
+# --- failures ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNotFound:
+    """There is no such store. `expected` is the revision that a conditional call asked for."""
+
+    key: StoreKey
+    expected: Revision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The store is at another revision than the caller expected. Nothing was changed; the updater may have run."""
+
+    key: StoreKey
+    expected: Revision
+    actual: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidState:
+    """A state does not fit the store's type: all issues, in order. Nothing was changed."""
+
+    key: StoreKey
+    issues: tuple[Issue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """A selector found nothing in the state at `revision`; a change of what `read_paths` name may alter that."""
+
+    revision: Revision
+    read_paths: Paths
+
+
+@dataclass(frozen=True, slots=True)
+class Contended:
+    """Other writers were faster, `attempts` times. Nothing was changed; the same call may be made again."""
+
+    key: StoreKey
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptMismatch:
+    """The step was used before for another kind of operation on this store. Nothing was changed."""
+
+    step: StepId
+    recorded: str
+    requested: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """`what` is larger than its limit. Nothing was changed."""
+
+    what: str
+    size_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """What was waited for did not come within `after_ms` milliseconds."""
+
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """The service cannot answer. `applied` tells whether the change may have been committed all the same.
+
+    "no": nothing was changed. "unknown": a commit may have happened; a call with the same step id tells, and without
+    one the caller reads and compares.
+    """
+
+    reason: str
+    applied: Literal["no", "unknown"]
