@@ -1,0 +1,65 @@
+# Needs Python 3.11 or newer with venv (Debian: apt-get install make python3-venv), and nothing else.
+# Another Python, beside the first: make PYTHON=python3.13 VENV=.venv313 test
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/ready
+PIP = $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help setup demo test check cases bench soak lock clean
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make demo    a real workflow over real files, killed in the middle and started again (DIR=..., default: this repository)
+demo: setup
+	$(BIN)/python examples/demo.py $(if $(DIR),"$(DIR)")
+
+## make test    the tests (ARGS="-k store" chooses)
+test: setup
+	$(BIN)/python -m pytest -q $(ARGS)
+
+## make check   style, types by both checkers, and the direction of imports
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/mypy --python-executable $(BIN)/python
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+## make cases   every behaviour case: its id, its host, its result, and those that wait, with the reason
+cases: setup
+	$(BIN)/python tests/cases.py
+
+## make bench   the benchmarks, each against a floor measured beside it
+bench: setup
+	$(BIN)/python benchmarks/update.py
+	$(BIN)/python benchmarks/workflow.py
+
+## make soak    the crash and property tests again, longer
+soak: setup
+	STEPWELL_SOAK=1 $(BIN)/python -m pytest -q $(ARGS)
+
+## make setup   the virtual environment; every target above does it when it is stale
+setup: $(READY) .dev/stepwell/__init__.py
+
+$(READY): pyproject.toml .ci/requirements.txt .ci/link_tree.py
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --require-hashes -r .ci/requirements.txt
+	$(PIP) install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+# The install makes it; this is for when someone has removed it since.
+.dev/stepwell/__init__.py: | $(READY)
+	$(BIN)/python .ci/link_tree.py
+
+## make lock    .ci/requirements.txt again, from pyproject.toml
+lock: setup
+	$(PIP) install -q uv
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-header -q -o .ci/requirements.txt
+
+## make clean   remove all that the targets above have made
+clean:
+	rm -rf $(VENV) .dev build dist demo-out .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The outermost part: opening an application, the command line, and what is laid over the package root."""
