@@ -1,0 +1,81 @@
+"""A step as it is recorded, and what a durable call finds when it asks for its key.
+
+Every durable call of a run has a key, unique in the run over all kinds. What the call does depends only on the row
+that its key has and on how it may be repeated; `DECISIONS` is that table, and an unforeseen pair is a missing row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from .model import Revision, StoreKey
+
+__all__ = ["DECISIONS", "Decision", "Mode", "Pin", "StepRow", "StepStatus", "decide_step", "mismatch"]
+
+Mode: TypeAlias = Literal["at_least_once", "at_most_once"]
+StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed"]
+Decision: TypeAlias = Literal["perform", "wait", "answer", "raise", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The revision of a store that a row names, which retention must keep."""
+
+    key: StoreKey
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """One durable call of a run. Instants are milliseconds of the ledger's clock.
+
+    `kind` is what was called, `target` on what: a function's name, a store, an instant. `attempt` counts the executions
+    from 1. `position` numbers the completions of a run from 1, in the order in which their results were handed to the
+    workflow; it is None until then. `at_ms` is the deadline of a wait, or when the next attempt is due. `value` is JSON:
+    the result of a call that is done, the recorded error of one that failed or is to be tried again.
+    """
+
+    run_id: str
+    key: str
+    kind: str
+    target: str
+    status: StepStatus
+    attempt: int = 0
+    position: int | None = None
+    at_ms: int | None = None
+    value: bytes | None = None
+    pin: Pin | None = None
+    recorded_at_ms: int
+
+
+# What the row says, and how often the call may be executed -> what is to be done.
+DECISIONS: Final = MappingProxyType[tuple[StepStatus | None, Mode], Decision](
+    {
+        (None, "at_least_once"): "perform",
+        (None, "at_most_once"): "perform",
+        ("started", "at_most_once"): "unknown",  # a crash hid whether it happened; it is never tried again
+        ("started", "at_least_once"): "perform",  # its mode was changed since; the code decides now
+        ("retrying", "at_least_once"): "perform",
+        ("retrying", "at_most_once"): "perform",  # the attempt before ended and was recorded
+        ("waiting", "at_least_once"): "wait",
+        ("waiting", "at_most_once"): "wait",
+        ("done", "at_least_once"): "answer",
+        ("done", "at_most_once"): "answer",
+        ("failed", "at_least_once"): "raise",
+        ("failed", "at_most_once"): "raise",
+    }
+)
+
+
+def decide_step(row: StepRow | None, mode: Mode = "at_least_once") -> Decision:
+    """What a durable call does, from the row that its key has."""
+    return DECISIONS[None if row is None else row.status, mode]
+
+
+def mismatch(row: StepRow, kind: str, target: str) -> str | None:
+    """None if the row was recorded by this call; otherwise both sides in words. Arguments are not compared."""
+    if (row.kind, row.target) == (kind, target):
+        return None
+    return f"step {row.key!r} was recorded as {row.kind} {row.target}, and the code now asks for {kind} {target}"

@@ -1,0 +1,127 @@
+"""The ledger: the one write path, and what has been written.
+
+Whoever writes another host implements `Ledger` and lets it pass `tests/contract/ledger_contract.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from ..core.batch import AlreadyApplied, Batch, Commit, Committed, Document, Fenced, Receipt, Refusal
+from ..core.model import Revision, StepId, StoreKey, TooLarge, Unavailable
+from ..core.outcome import Outcome
+from ..core.run import RunRow, RunState
+from ..core.step import StepRow
+
+__all__ = [
+    "AlreadyApplied",
+    "Batch",
+    "CannotOpen",
+    "Commit",
+    "Committed",
+    "Document",
+    "DueRuns",
+    "Fenced",
+    "Ledger",
+    "Receipt",
+    "StoreTip",
+    "Verdict",
+]
+
+Verdict: TypeAlias = Outcome[Committed | AlreadyApplied, Refusal | TooLarge | Unavailable]
+
+
+class CannotOpen(Exception):
+    """A database cannot be opened: which, why, and what to do. Nothing was changed."""
+
+    def __init__(self, path: str, reason: str, remedy: str) -> None:
+        super().__init__(f"cannot open {path}: {reason}. {remedy}")
+        self.path = path
+        self.reason = reason
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTip:
+    """A store that exists, and the revision now in force."""
+
+    key: StoreKey
+    revision: Revision
+    updated_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DueRuns:
+    """Runs that may be claimed now, oldest first, and when the next one that only waits for its time will be due."""
+
+    rows: tuple[RunRow, ...]
+    next_at_ms: int | None
+
+
+class Ledger(Protocol):
+    """Every call may answer `Unavailable`; a read that does has changed nothing."""
+
+    async def commit(self, batch: Batch) -> Verdict:
+        """Write the batch, whole and durably, or answer what stands against it.
+
+        Cancelling the caller withdraws nothing: it waits for the verdict, for a bounded time, and is cancelled then.
+        """
+        ...
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        """Each batch judged on its own, in order, in one transaction where the host can: one refusal fails alone.
+
+        Those before a batch in the sequence are visible to it.
+        """
+        ...
+
+    async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
+        """What the step did to the store, if it was applied."""
+        ...
+
+    async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
+        """The revision now in force, whichever process committed it; None where there is no such store."""
+        ...
+
+    async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
+        """The commits after a revision, in order; None where it is no revision of the instance that now exists."""
+        ...
+
+    async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
+        """The state at the tip, or at an earlier revision, also one of a deleted instance; None where there is none."""
+        ...
+
+    async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
+        """The stores that exist, of one definition or of all, in ascending order of name and id."""
+        ...
+
+    async def run(self, run_id: str) -> Outcome[RunRow | None, Unavailable]: ...
+
+    async def runs(
+        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Outcome[tuple[RunRow, ...], Unavailable]:
+        """Runs in the order of their start, those after the run `after`; none where there is no such run."""
+        ...
+
+    async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:
+        """All rows of a run: completed ones in the order of their positions, then the open ones by key."""
+        ...
+
+    async def due(
+        self, workflows: Sequence[str], now_ms: int, *, dead: Sequence[str] = (), limit: int = 256
+    ) -> Outcome[DueRuns, Unavailable]:
+        """Runs of these workflows that have not ended and are not stuck, that nobody owns at `now_ms` and whose time has come.
+
+        A run is nobody's where it has no owner, where its lease has ended, and where its owner is one of the `dead`.
+        """
+        ...
+
+    async def owners(self) -> Outcome[tuple[str, ...], Unavailable]:
+        """Who owns runs that have not ended, in ascending order."""
+        ...
+
+    async def changes(self) -> Outcome[int, Unavailable]:
+        """A number that differs from the last answer when anybody, in any process, has committed since."""
+        ...

@@ -1,0 +1,248 @@
+"""Stores: typed state under a name and an id, changed by compare-and-swap.
+
+`define_store` names a type of store; `Store` has the calls; `StoreHandle` is the same calls bound to one store.
+
+An updater gets a draft of the state and changes it in place, or returns `Replace(value)`. It is an ordinary function
+without side effects: it may run several times, and only its last run counts. With a step id a writing call is applied
+once, however often it is made: the receipt is looked up first, and found, its result is given and no user code runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, final, runtime_checkable
+
+from ..core.batch import Batch, Fenced
+from ..core.model import (
+    Conflict,
+    Contended,
+    Deleted,
+    InvalidState,
+    ReceiptMismatch,
+    Replace,
+    Revision,
+    Snapshot,
+    StepId,
+    StoreKey,
+    StoreNotFound,
+    TooLarge,
+    Unavailable,
+    Updated,
+    check_name,
+)
+from ..core.operation import Operation
+from ..core.outcome import Outcome
+from ..core.schema import StateSchema
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+__all__ = [
+    "Claim",
+    "Initial",
+    "Join",
+    "Joinable",
+    "Selector",
+    "Store",
+    "StoreDefinition",
+    "StoreHandle",
+    "Updater",
+    "define_store",
+]
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_A = TypeVar("_A")
+_E = TypeVar("_E")
+
+Initial: TypeAlias = _T | Callable[[], _T | Awaitable[_T]]
+Updater: TypeAlias = Callable[[_T], Replace[_T] | None]
+Selector: TypeAlias = Callable[[_T], _R | Literal[False] | None]
+Claim: TypeAlias = Callable[[_T, _R], None]
+Join: TypeAlias = Callable[[Outcome[_A, _E | ReceiptMismatch | TooLarge]], Batch]
+
+
+# --- definitions ------------------------------------------------------------
+
+
+@final
+class StoreDefinition(Generic[_T]):
+    """What `define_store` gives: a name, and the type of every value under it."""
+
+    __slots__ = ("__weakref__", "_name", "_schema", "_type")
+
+    def __init__(self, name: str, type_: TypeForm[_T]) -> None:
+        self._name = check_name("a store's name", name)
+        self._type = type_
+        self._schema: StateSchema[_T] = StateSchema(type_)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def type_(self) -> TypeForm[_T]:
+        return self._type
+
+    @property
+    def schema(self) -> StateSchema[_T]:
+        """How states of this type are checked, stored and read."""
+        return self._schema
+
+    def key(self, id: str) -> StoreKey:
+        """The key of the store with this id; a ValueError if it cannot be an id."""
+        return StoreKey(self._name, id)
+
+    def __repr__(self) -> str:
+        return f"define_store({self._name!r}, {self._type!r})"
+
+
+_defined: weakref.WeakValueDictionary[str, StoreDefinition[object]] = weakref.WeakValueDictionary()
+
+
+def define_store(name: str, type_: TypeForm[_T]) -> StoreDefinition[_T]:
+    """A kind of store: `name` is 1 to 512 bytes of UTF-8, `type_` what its states are.
+
+    A type is accepted if its round trip through JSON is the identity and a draft can track its values: models,
+    dataclasses, TypedDicts, `dict[str, int]`, `int | None` and so on. A TypeError names the field that is not. A
+    ValueError says that a definition of this name is in use already: one name has one type.
+    """
+    definition = StoreDefinition(name, type_)
+    if name in _defined:
+        gc.collect()  # a definition that nobody can reach any more does not count
+    if (other := _defined.get(name)) is not None:
+        raise ValueError(f"a store named {name!r} is defined already, as {other!r}; use that definition, or another name")
+    _defined[name] = definition  # pyright: ignore[reportArgumentType]  # type: ignore[assignment]
+    return definition
+
+
+# --- the service ------------------------------------------------------------
+
+
+class Store(Protocol):
+    """Stores of all definitions. Every call may answer `Unavailable`; a failure of any kind leaves a store as it was."""
+
+    async def get(
+        self, definition: StoreDefinition[_T], id: str
+    ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
+        """The state now in force, whichever process committed it. `InvalidState`: it no longer fits its type."""
+        ...
+
+    async def get_or_create(
+        self, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
+    ) -> Outcome[Snapshot[_T], InvalidState | TooLarge | Unavailable]:
+        """The store, made from `initial` where there is none; whoever is second gets what the first one made.
+
+        `initial` is a state, or a function, also an async one, that gives it and is not called when the store exists.
+        """
+        ...
+
+    async def update(
+        self, definition: StoreDefinition[_T], id: str, updater: Updater[_T], *, step: StepId | None = None
+    ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable]:
+        """Change the state now in force. Where others commit first it is tried again, a bounded number of times."""
+        ...
+
+    async def update_from(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        expected: Snapshot[_T] | Revision,
+        updater: Updater[_T],
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge | Unavailable]:
+        """Change the state if it is still at the expected revision. The stored state is the base, never the caller's."""
+        ...
+
+    async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, TooLarge | Unavailable]:
+        """Delete the store, if there is one. Its receipts stay."""
+        ...
+
+    async def delete_from(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        expected: Snapshot[_T] | Revision,
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge | Unavailable]:
+        """Delete the store if it is still at the expected revision."""
+        ...
+
+    async def list_ids(self, definition: StoreDefinition[_T]) -> Outcome[tuple[str, ...], Unavailable]:
+        """The ids of the stores that exist, ascending."""
+        ...
+
+    def handle(self, definition: StoreDefinition[_T], id: str) -> StoreHandle[_T]:
+        """The same calls for one store. It reads nothing, and the store need not exist."""
+        ...
+
+
+@runtime_checkable
+class Joinable(Protocol):
+    """A store that can commit more in the batch of an operation; the engine records its steps in that way.
+
+    A `Store` that is not joinable is honoured in runs all the same, by its receipts and a second batch.
+    """
+
+    async def apply(
+        self, operation: Operation[_A, _E], join: Join[_A, _E] | None = None
+    ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Contended | Fenced | Unavailable]:
+        """Carry out the operation, and commit what `join` gives for its outcome in the same batch.
+
+        `join` is called for every outcome but Contended, Fenced and Unavailable, perhaps several times; what it gave for
+        the outcome that is returned has been committed, for a failure and for an operation that was applied before too.
+        """
+        ...
+
+
+@final
+class StoreHandle(Generic[_T]):
+    """The calls of `Store` for one store."""
+
+    __slots__ = ("_definition", "_id", "_store")
+
+    def __init__(self, store: Store, definition: StoreDefinition[_T], id: str) -> None:
+        self._store = store
+        self._definition = definition
+        self._id = definition.key(id).id
+
+    @property
+    def definition(self) -> StoreDefinition[_T]:
+        return self._definition
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    async def get(self) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
+        return await self._store.get(self._definition, self._id)
+
+    async def get_or_create(
+        self, initial: Initial[_T]
+    ) -> Outcome[Snapshot[_T], InvalidState | TooLarge | Unavailable]:
+        return await self._store.get_or_create(self._definition, self._id, initial)
+
+    async def update(
+        self, updater: Updater[_T], *, step: StepId | None = None
+    ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable]:
+        return await self._store.update(self._definition, self._id, updater, step=step)
+
+    async def update_from(
+        self, expected: Snapshot[_T] | Revision, updater: Updater[_T], *, step: StepId | None = None
+    ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge | Unavailable]:
+        return await self._store.update_from(self._definition, self._id, expected, updater, step=step)
+
+    async def delete(self) -> Outcome[None, TooLarge | Unavailable]:
+        return await self._store.delete(self._definition, self._id)
+
+    async def delete_from(
+        self, expected: Snapshot[_T] | Revision, *, step: StepId | None = None
+    ) -> Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge | Unavailable]:
+        return await self._store.delete_from(self._definition, self._id, expected, step=step)
+
+    def __repr__(self) -> str:
+        return f"StoreHandle({self._definition.name}/{self._id})"
