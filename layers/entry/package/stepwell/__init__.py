@@ -25,16 +25,35 @@ from stepwell.core.model import (
     Updated,
 )
 from stepwell.core.outcome import Failure, Outcome, Success
+from stepwell.layers.layer import (
+    Cycle,
+    Env,
+    Failed,
+    Layer,
+    LayerError,
+    Missing,
+    build,
+    fresh,
+    get,
+    provide,
+    provides,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Conflict",
     "Contended",
+    "Cycle",
     "Deleted",
+    "Env",
+    "Failed",
     "Failure",
     "InvalidState",
     "Issue",
+    "Layer",
+    "LayerError",
+    "Missing",
     "Outcome",
     "ReceiptMismatch",
     "RecordedError",
@@ -51,4 +70,9 @@ __all__ = [
     "Unavailable",
     "Unmatched",
     "Updated",
+    "build",
+    "fresh",
+    "get",
+    "provide",
+    "provides",
 ]
