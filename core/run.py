@@ -65,9 +65,9 @@ class RunRow:
     """One run. Instants are milliseconds of the ledger's clock; `arguments` and `outcome` are JSON.
 
     `fence` counts the owners that the run has had: a write that names an older fence changes nothing. `outcome` is
-    the result of a completed run and the recorded error of a failed one. `cancelled_at` is the key of the durable
-    call at which cancellation reached the workflow. `progress` is the number of its last recorded completion, and
-    `crashes` counts the owners that were lost, one after another, while that number stood still at `mark`.
+    the result of a completed run and the recorded error of a failed one. `crashes` counts the owners
+    that were lost while the run executed, one after another, with no completion recorded after the one numbered `mark`.
+    `wake_at_ms` tells when a run that nobody owns may go on; None is at once.
     """
 
     id: str
@@ -85,7 +85,6 @@ class RunRow:
     problem: str | None = None
     outcome: bytes | None = None
     cancel_requested: bool = False
-    cancelled_at: str | None = None
     crashes: int = 0
     mark: int = 0
 
@@ -107,6 +106,5 @@ class RunColumns(TypedDict, total=False):
     problem: str | None
     outcome: bytes | None
     cancel_requested: bool
-    cancelled_at: str | None
     crashes: int
     mark: int

@@ -15,8 +15,8 @@ from .model import Revision, StoreKey
 __all__ = ["DECISIONS", "Decision", "Mode", "Pin", "StepRow", "StepStatus", "decide_step", "mismatch"]
 
 Mode: TypeAlias = Literal["at_least_once", "at_most_once"]
-StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed"]
-Decision: TypeAlias = Literal["perform", "wait", "answer", "raise", "unknown"]
+StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed", "cancelled"]
+Decision: TypeAlias = Literal["perform", "wait", "answer", "raise", "cancel", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,8 @@ DECISIONS: Final = MappingProxyType[tuple[StepStatus | None, Mode], Decision](
         ("done", "at_most_once"): "answer",
         ("failed", "at_least_once"): "raise",
         ("failed", "at_most_once"): "raise",
+        ("cancelled", "at_least_once"): "cancel",  # here the cancellation of the run reached the workflow
+        ("cancelled", "at_most_once"): "cancel",
     }
 )
 

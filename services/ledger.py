@@ -112,9 +112,11 @@ class Ledger(Protocol):
     async def due(
         self, workflows: Sequence[str], now_ms: int, *, dead: Sequence[str] = (), limit: int = 256
     ) -> Outcome[DueRuns, Unavailable]:
-        """Runs of these workflows that have not ended and are not stuck, that nobody owns at `now_ms` and whose time has come.
+        """Runs of these workflows that may be claimed at `now_ms`: pending, running or waiting, and nobody's.
 
-        A run is nobody's where it has no owner, where its lease has ended, and where its owner is one of the `dead`.
+        A run that has no owner may be claimed when its `wake_at_ms` is None or has come. One whose lease has ended, or
+        whose owner is one of the `dead`, may be claimed at once: what its owner did besides waiting is not known.
+        `next_at_ms` is the earliest instant at which one more could be: a `wake_at_ms`, or the end of a lease.
         """
         ...
 
