@@ -8,6 +8,9 @@ function `judge`, over what it has stored, inside the transaction that then writ
     3. the store            missing, or at another revision than expected
 
 `a + b` joins two batches into one. A host writes in the order of `writes`.
+
+Batches that are committed in one sequence may stand on one another: the second expects the revision that the first will
+make. `judge_next` judges such a sequence, and a batch whose predecessor on the same store was refused is refused too.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ __all__ = [
     "WriteReceipt",
     "WriteStep",
     "judge",
+    "judge_next",
 ]
 
 # --- what is stored ---------------------------------------------------------
@@ -280,6 +284,26 @@ def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
             if refusal is not None:
                 return Failure(refusal)
     return Success(None)
+
+
+def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[AlreadyApplied | None, Refusal]:
+    """`judge` for one batch of a sequence; `refused` begins empty, and collects the stores on which one was refused.
+
+    A revision is named by its version. Where another writer has made the version that a refused batch was to make, the
+    next batch would find the name that it expects on a state that it was not planned on; so it is refused unread.
+    """
+    stores = [e for e in batch.expects if isinstance(e, StoreAt | StoreAbsent)]
+    verdict = judge(batch, tips)
+    if isinstance(verdict, Success) and verdict.unwrap() is None:
+        for expected in stores:
+            if expected.key in refused:
+                planned = expected.revision if isinstance(expected, StoreAt) else expected.planned
+                verdict = Failure(Conflict(expected.key, expected=planned, actual=tips.tip(expected.key) or planned))
+                break
+        else:
+            return verdict
+    refused.update(expected.key for expected in stores)
+    return verdict
 
 
 def _judge_receipt(found: Receipt, expected: NoReceipt) -> Outcome[AlreadyApplied, ReceiptMismatch]:

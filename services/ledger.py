@@ -73,7 +73,8 @@ class Ledger(Protocol):
     async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
         """Each batch judged on its own, in order, in one transaction where the host can: one refusal fails alone.
 
-        Those before a batch in the sequence are visible to it.
+        Those before a batch in the sequence are visible to it. Where one on a store is refused, those after it on that
+        store are refused too: they were planned on what it would have made (`judge_next` of `core/batch.py`).
         """
         ...
 
