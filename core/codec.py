@@ -1,0 +1,256 @@
+"""Values as JSON, by the type that the code gives them: arguments, results, recorded errors.
+
+A function's annotation decides. Without one, or with `Any`, `object` or a type variable, a value must be JSON already:
+None, a bool, an int, a float, text, a list, or a dict with text keys, and nothing else. A tuple, a datetime or a model
+is a TypeError that names the place, because it would come back as another type.
+
+A value is encoded and decoded again before the first run sees it, so the first run and every replay get the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from math import isfinite
+from typing import Annotated, Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from .model import RecordedError
+from .outcome import Failure, Success
+
+__all__ = ["Codec", "codec_of", "error_json", "parameters_of", "read_error", "result_codec", "same_json"]
+
+class Codec(Protocol):
+    """JSON of one type. Both calls raise a TypeError whose text begins with `what`, if the value does not fit."""
+
+    def encode(self, value: object, what: str) -> bytes: ...
+
+    def decode(self, data: bytes, what: str) -> object: ...
+
+
+# --- without an annotation --------------------------------------------------
+
+
+class _Json:
+    """Values that are JSON already."""
+
+    def encode(self, value: object, what: str) -> bytes:
+        _check_json(value, what, 0)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+    def decode(self, data: bytes, what: str) -> object:
+        return json.loads(data)
+
+
+DEPTH = 200
+"""How deeply a value without an annotation may be nested."""
+
+_HINT = "annotate the function with the type, so that it comes back as it was"
+
+
+def _check_json(value: object, what: str, depth: int) -> None:
+    if depth > DEPTH:
+        raise TypeError(f"{what} is nested more than {DEPTH} levels deep, or holds itself")
+    kind = type(value)
+    if value is None or kind is bool or kind is int:
+        return
+    if kind is str:
+        _check_text(cast(str, value), what)
+    elif kind is float:
+        if not isfinite(cast(float, value)):
+            raise TypeError(f"{what} is {value}, which JSON cannot hold")
+    elif kind is list:
+        for at, item in enumerate(cast(list[object], value)):
+            _check_json(item, f"{what}[{at}]", depth + 1)
+    elif kind is dict:
+        for key, item in cast(dict[object, object], value).items():
+            if type(key) is not str:
+                raise TypeError(f"{what} has the key {key!r}, a {type(key).__name__}; keys are text: {_HINT}")
+            _check_text(key, what)
+            _check_json(item, f"{what}[{key!r}]", depth + 1)
+    else:
+        raise TypeError(f"{what} is a {kind.__name__}, which is not JSON: {_HINT}")
+
+
+def _check_text(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise TypeError(f"{what} holds text that is not valid Unicode (a lone surrogate)") from None
+
+
+# --- with an annotation -----------------------------------------------------
+
+
+class _Typed:
+    """Values of an annotated type, by pydantic; fields go by their names, not by their aliases."""
+
+    def __init__(self, annotation: Any) -> None:
+        try:  # a type with a configuration of its own refuses another
+            self._adapter = TypeAdapter[object](annotation, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
+        except PydanticUserError:
+            self._adapter = TypeAdapter[object](annotation)
+
+    def encode(self, value: object, what: str) -> bytes:
+        try:
+            return self._adapter.dump_json(value, by_alias=False, warnings="error")
+        except (PydanticSerializationError, ValueError) as error:
+            raise TypeError(f"{what}: {error}") from None
+
+    def decode(self, data: bytes, what: str) -> object:
+        try:
+            return self._adapter.validate_json(data, by_alias=False, by_name=True)
+        except ValidationError as error:
+            issues = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors())
+            raise TypeError(f"{what} does not fit its type: {issues}") from None
+
+
+# --- outcomes ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """`Success[A] | Failure[E]`: one member, "success" or "failure".
+
+    Where E is a union, the failure's class is told by its place among the union's members, since their fields may agree.
+    """
+
+    success: Codec
+    failures: tuple[tuple[object, Codec], ...]
+
+    def encode(self, value: object, what: str) -> bytes:
+        if isinstance(value, Success):
+            return b'{"success":' + self.success.encode(cast(Success[object], value).unwrap(), what) + b"}"
+        if not isinstance(value, Failure):
+            raise TypeError(f"{what} is a {type(value).__name__}, and its annotation says that it is an Outcome")
+        held = cast(Failure[object], value).failure()
+        for at, (member, codec) in enumerate(self.failures):
+            if _is_a(held, member):
+                return b'{"failure":' + codec.encode(held, what) + b',"of":%d}' % at
+        raise TypeError(f"{what} is a Failure of {type(held).__name__}, which its annotation does not list")
+
+    def decode(self, data: bytes, what: str) -> object:
+        raw = json.loads(data)
+        if "success" in raw:
+            return Success(self.success.decode(_dump(raw["success"]), what))
+        _, codec = self.failures[raw["of"]]
+        return Failure(codec.decode(_dump(raw["failure"]), what))
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _is_a(value: object, member: object) -> bool:
+    if member in (Any, object):
+        return True
+    if member is None:
+        return value is None
+    origin = get_origin(member) or member
+    if origin is Annotated:
+        return _is_a(value, get_args(member)[0])
+    return isinstance(value, origin) if isinstance(origin, type) else True
+
+
+def _members(annotation: object) -> tuple[object, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+
+
+def _outcome(annotation: object) -> _Outcome | None:
+    members = _members(annotation)
+    if not all(get_origin(member) in (Success, Failure) for member in members):
+        return None
+    held = {get_origin(member): get_args(member)[0] for member in members}
+    failures = _members(held[Failure]) if Failure in held else ()
+    success = held.get(Success)
+    return _Outcome(_codec(success), tuple((member, _codec(member)) for member in failures))
+
+
+# --- which codec ------------------------------------------------------------
+
+_JSON = _Json()
+
+
+@lru_cache(maxsize=4096)
+def _cached(annotation: object) -> Codec:
+    return _made(annotation)
+
+
+def _made(annotation: object) -> Codec:
+    if annotation in (Any, object, inspect.Parameter.empty) or isinstance(annotation, TypeVar):
+        return _JSON
+    return _outcome(annotation) or _Typed(annotation)
+
+
+def _codec(annotation: object) -> Codec:
+    try:
+        return _cached(annotation)
+    except TypeError:  # an annotation that cannot be hashed
+        return _made(annotation)
+
+
+def codec_of(annotation: object) -> Codec:
+    """The codec of an annotation; a TypeError if its type cannot be kept as JSON."""
+    try:
+        return _codec(annotation)
+    except PydanticUserError as error:
+        raise TypeError(f"{annotation!r} cannot be kept as JSON: {error.message}") from None
+
+
+def _hints(fn: Callable[..., object]) -> dict[str, object]:
+    """The annotations of what a call runs; those that cannot be resolved are left out."""
+    if isinstance(fn, partial):
+        return _hints(cast("partial[object]", fn).func)
+    if not (inspect.isfunction(fn) or inspect.ismethod(fn)):
+        fn = getattr(type(fn), "__call__", fn)
+    try:
+        return get_type_hints(fn, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def result_codec(fn: Callable[..., object]) -> Codec:
+    """The codec of what `fn` returns, or, if it is async, of what awaiting it gives."""
+    if isinstance(fn, type):
+        return codec_of(fn)
+    hint = _hints(fn).get("return", Any)
+    if get_origin(hint) in (Awaitable, Coroutine):
+        hint = get_args(hint)[-1]
+    return codec_of(hint)
+
+
+def parameters_of(fn: Callable[..., object]) -> tuple[tuple[inspect.Parameter, Codec], ...]:
+    """The positional parameters of a workflow's function after the first, with their codecs."""
+    hints = _hints(fn)
+    parameters = list(inspect.signature(fn).parameters.values())[1:]
+    return tuple((p, codec_of(hints.get(p.name, Any))) for p in parameters)
+
+
+def same_json(a: bytes, b: bytes) -> bool:
+    """Whether two JSON texts say the same; the order of an object's members says nothing."""
+    return a == b or _ordered(a) == _ordered(b)
+
+
+def _ordered(data: bytes) -> str:
+    return json.dumps(json.loads(data), sort_keys=True)
+
+
+# --- recorded errors --------------------------------------------------------
+
+
+def error_json(error: RecordedError, kind: str) -> bytes:
+    """A recorded error and the kind of its failure, as they are stored."""
+    record = {"kind": kind, "type": error.type, "message": error.message, "traceback": error.traceback}
+    return json.dumps(record).encode()  # escaped: a message may hold any text
+
+
+def read_error(data: bytes) -> tuple[RecordedError, str]:
+    """What `error_json` stored."""
+    raw = json.loads(data)
+    return RecordedError(raw["type"], raw["message"], raw["traceback"]), raw["kind"]

@@ -1,0 +1,439 @@
+"""A run as its workflow sees it: durable calls, each under a key of its own.
+
+The workflow is executed from the top whenever its run is taken up; a durable call whose result is recorded gives it at
+once, without doing anything again. So code between durable calls must decide by what they gave, and by nothing else:
+time, dice and the outside world belong in steps.
+
+`Run` and `RunStore` are the typed face; they turn values to JSON and back, and leave the rest to a `Driver`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast, final, overload
+
+from ..core.codec import Codec, result_codec
+from ..core.model import (
+    Conflict,
+    Deleted,
+    InvalidState,
+    ReceiptMismatch,
+    RecordedError,
+    Revision,
+    Snapshot,
+    StoreNotFound,
+    TooLarge,
+    Updated,
+    check_name,
+)
+from ..core.outcome import Outcome
+from ..core.retry import NO_RETRY, Retry
+from ..core.step import Mode
+from .store import Initial, StoreDefinition, Updater
+
+__all__ = [
+    "Driver",
+    "DuplicateKey",
+    "NotReplaySafe",
+    "Run",
+    "RunStore",
+    "StepContext",
+    "StepFailed",
+    "Suspended",
+    "Timeout",
+    "current_step",
+]
+
+_R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+_T1 = TypeVar("_T1")
+_T2 = TypeVar("_T2")
+_T3 = TypeVar("_T3")
+_T4 = TypeVar("_T4")
+_T5 = TypeVar("_T5")
+
+Timeout: TypeAlias = timedelta | float | None
+"""How long, in seconds or as a timedelta; None is without end."""
+
+
+# --- what can go wrong in a workflow ----------------------------------------
+
+
+class StepFailed(Exception):
+    """A step has failed for good: its recorded error, in the first run and in every replay.
+
+    `kind` is "error" if the function raised, "timed_out" if it took too long, "too_large" if its result is over the
+    limit, and "unknown" if an at-most-once step was cut off by a crash, so that nobody knows whether it happened.
+    """
+
+    def __init__(self, error: RecordedError, *, key: str = "", kind: str = "error") -> None:
+        super().__init__(f"step {key!r} failed: {error.type}: {error.message}")
+        self.error = error
+        self.key = key
+        self.kind = kind
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StepFailed):
+            return NotImplemented
+        return (self.error, self.key, self.kind) == (other.error, other.key, other.kind)
+
+    def __hash__(self) -> int:
+        return hash((self.error, self.key, self.kind))
+
+
+class NotReplaySafe(Exception):
+    """A durable call that could not be replayed in the same order: it is refused, and nothing was done."""
+
+
+class DuplicateKey(Exception):
+    """A key that the run has used already; it is refused, and nothing was done."""
+
+
+class Suspended(BaseException):
+    """The run is set aside: nothing more of it is recorded here. Let it pass; `except Exception` does."""
+
+
+# --- inside a step ----------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """Which step a function is being executed as. `attempt` counts from 1."""
+
+    run_id: str
+    key: str
+    attempt: int
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same 32 hexadecimal digits at every attempt of this step, in every process, and of no other step."""
+        return hashlib.sha256(f"{self.run_id}\0{self.key}".encode()).hexdigest()[:32]
+
+
+STEP: ContextVar[StepContext | None] = ContextVar("stepwell_step", default=None)
+
+
+def current_step() -> StepContext:
+    """The step as which the calling function is being executed; a RuntimeError outside of one."""
+    context = STEP.get()
+    if context is None:
+        raise RuntimeError("current_step() tells about the step that is being executed, and this is none")
+    return context
+
+
+# --- the encoded face -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepCall:
+    """A step as a driver executes it: the function with its arguments bound, and how its result is kept."""
+
+    key: str
+    target: str
+    fn: Callable[[], object]
+    codec: Codec
+    retry: Retry
+    mode: Mode
+    timeout_ms: int | None
+
+
+class StoreCalls(Protocol):
+    """The durable calls on stores, encoded for a driver."""
+
+    async def get(
+        self, key: str, definition: StoreDefinition[_T], id: str
+    ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState]: ...
+
+    async def select(
+        self, key: str, definition: StoreDefinition[_T], id: str, selector: Callable[[_T], object], codec: Codec
+    ) -> Outcome[object, StoreNotFound | InvalidState]: ...
+
+    async def get_or_create(
+        self, key: str, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
+    ) -> Outcome[Snapshot[_T], InvalidState | TooLarge]: ...
+
+    async def update(
+        self, key: str, definition: StoreDefinition[_T], id: str, updater: Updater[_T]
+    ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]: ...
+
+    async def update_from(
+        self, key: str, definition: StoreDefinition[_T], id: str, expected: Snapshot[_T] | Revision, updater: Updater[_T]
+    ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]: ...
+
+    async def delete_from(
+        self, key: str, definition: StoreDefinition[_T], id: str, expected: Snapshot[_T] | Revision
+    ) -> Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge]: ...
+
+
+class Driver(Protocol):
+    """Who executes a run. Its calls raise what the durable calls of `Run` raise."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def suspending(self) -> bool: ...
+
+    @property
+    def stores(self) -> StoreCalls: ...
+
+    async def step(self, call: StepCall) -> object: ...
+
+    async def sleep(self, key: str, delay_ms: int) -> None: ...
+
+    async def sleep_until(self, key: str, at_ms: int) -> None: ...
+
+    async def gather(self, awaitables: tuple[Awaitable[object], ...]) -> tuple[object, ...]: ...
+
+    def defer(self, call: StepCall) -> None: ...
+
+    def made(self, call: DurableCall[Any]) -> None:
+        """A durable call was made, and is to be awaited before the run ends."""
+        ...
+
+
+@final
+class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
+    """One durable call, to be awaited. It is a coroutine that knows its key, so that a forgotten `await` can be named."""
+
+    __slots__ = ("_coroutine", "awaited", "key")
+
+    def __init__(self, driver: Driver, key: str, coroutine: Coroutine[Any, Any, _R_co]) -> None:
+        self._coroutine = coroutine
+        self.key = key
+        self.awaited = False
+        driver.made(self)
+
+    def send(self, value: Any, /) -> Any:
+        self.awaited = True
+        return self._coroutine.send(value)
+
+    def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> Any:
+        self.awaited = True
+        return self._coroutine.throw(typ if val is None else val)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, _R_co]:
+        self.awaited = True
+        return self._coroutine.__await__()
+
+
+# --- the typed face ---------------------------------------------------------
+
+
+@final
+class Run:
+    """The durable calls of one run. Every key is text, 1 to 512 bytes, and used once in the run over all kinds.
+
+    Any call may raise `DuplicateKey`, `NotReplaySafe` (from a task of the workflow's own making), `Suspended` (let it pass)
+    and `asyncio.CancelledError` (the run is cancelled: clean up, for at most 30 seconds, and end).
+    """
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @property
+    def id(self) -> str:
+        return self._driver.run_id
+
+    @property
+    def suspending(self) -> bool:
+        """Whether the run is being set aside: a durable call would raise `Suspended` now."""
+        return self._driver.suspending
+
+    @overload
+    def step(
+        self,
+        key: str,
+        fn: Callable[[*_Ts], Awaitable[_R]],
+        *args: *_Ts,
+        retry: Retry | None = None,
+        mode: Mode = "at_least_once",
+        timeout: Timeout = None,
+    ) -> Coroutine[Any, Any, _R]: ...
+    @overload
+    def step(
+        self,
+        key: str,
+        fn: Callable[[*_Ts], _R],
+        *args: *_Ts,
+        retry: Retry | None = None,
+        mode: Mode = "at_least_once",
+        timeout: Timeout = None,
+    ) -> Coroutine[Any, Any, _R]: ...
+    def step(
+        self,
+        key: str,
+        fn: Callable[..., object],
+        *args: object,
+        retry: Retry | None = None,
+        mode: Mode = "at_least_once",
+        timeout: Timeout = None,
+    ) -> Coroutine[Any, Any, object]:
+        """Call `fn(*args)` and record what it gives; once recorded it is given back and `fn` is not called again.
+
+        An async function runs on the event loop, another one in a thread of a bounded pool. Its effects outside happen at
+        least once, around a crash perhaps twice; with `mode="at_most_once"` never twice, and a crash in the middle ends
+        as `StepFailed` of kind "unknown". `retry` says how often it is tried; without one, once. `timeout` bounds each attempt.
+        Raises `StepFailed` when it has failed for good.
+        """
+        _check_key(key)
+        if not callable(fn):
+            raise TypeError(f"step {key!r}: {fn!r} cannot be called; write run.step(key, function, *arguments)")
+        if mode not in ("at_least_once", "at_most_once"):
+            raise ValueError(f"step {key!r}: mode is 'at_least_once' or 'at_most_once', not {mode!r}")
+        bound = _bind(fn, args)
+        call = StepCall(key, _name(fn), bound, result_codec(fn), retry or NO_RETRY, mode, _ms(timeout, key))
+        return DurableCall(self._driver, key, self._driver.step(call))
+
+    def sleep(self, key: str, delay: timedelta | float) -> Coroutine[Any, Any, None]:
+        """Wait for `delay` seconds from the first time that this is reached, whatever restarts come between."""
+        delay_ms = _ms(delay, _check_key(key))
+        return DurableCall(self._driver, key, self._driver.sleep(key, delay_ms or 0))
+
+    def sleep_until(self, key: str, at: datetime) -> Coroutine[Any, Any, None]:
+        """Wait for an instant; one without a zone is local time. The instant that was recorded first counts."""
+        at_ms = round(at.timestamp() * 1000)
+        return DurableCall(self._driver, _check_key(key), self._driver.sleep_until(key, at_ms))
+
+    def store(self, definition: StoreDefinition[_T], id: str | None = None) -> RunStore[_T]:
+        """The durable calls on one store; `id` is the run's own if left out. This is no step: it reads and records nothing."""
+        key = definition.key(self.id if id is None else id)
+        return RunStore(self._driver, definition, key.id)
+
+    @overload
+    def gather(self, a: Awaitable[_T1], /) -> Coroutine[Any, Any, tuple[_T1]]: ...
+    @overload
+    def gather(self, a: Awaitable[_T1], b: Awaitable[_T2], /) -> Coroutine[Any, Any, tuple[_T1, _T2]]: ...
+    @overload
+    def gather(
+        self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], /
+    ) -> Coroutine[Any, Any, tuple[_T1, _T2, _T3]]: ...
+    @overload
+    def gather(
+        self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], d: Awaitable[_T4], /
+    ) -> Coroutine[Any, Any, tuple[_T1, _T2, _T3, _T4]]: ...
+    @overload
+    def gather(
+        self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], d: Awaitable[_T4], e: Awaitable[_T5], /
+    ) -> Coroutine[Any, Any, tuple[_T1, _T2, _T3, _T4, _T5]]: ...
+    @overload
+    def gather(self, *awaitables: Awaitable[_T]) -> Coroutine[Any, Any, tuple[_T, ...]]: ...
+    def gather(self, *awaitables: Awaitable[object]) -> Coroutine[Any, Any, tuple[object, ...]]:
+        """Await all of them side by side; their results, in the order in which they are given.
+
+        Results of durable calls reach the branches one by one, in the order in which they were recorded, in every replay.
+        All branches run to their end; then the exception of the first one that raised, in the order given, is raised.
+        """
+        return self._driver.gather(awaitables)
+
+    def defer(self, key: str, fn: Callable[[*_Ts], object], *args: *_Ts) -> Coroutine[Any, Any, None]:
+        """Call `fn(*args)` as a step when the run ends, however it ends; the last one deferred comes first.
+
+        An error of it is noted in the run's `problem` and changes nothing of the outcome.
+        """
+        call = StepCall(_check_key(key), _name(fn), _bind(fn, args), result_codec(fn), NO_RETRY, "at_least_once", None)
+        return DurableCall(self._driver, key, self._defer(call))
+
+    async def _defer(self, call: StepCall) -> None:
+        self._driver.defer(call)
+
+
+@final
+class RunStore(Generic[_T]):
+    """The calls of one store as durable steps. `Unavailable` and `Contended` never come: the engine tries again."""
+
+    __slots__ = ("_definition", "_driver", "_id")
+
+    def __init__(self, driver: Driver, definition: StoreDefinition[_T], id: str) -> None:
+        self._driver = driver
+        self._definition = definition
+        self._id = id
+
+    @property
+    def definition(self) -> StoreDefinition[_T]:
+        return self._definition
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    def get_or_create(
+        self, key: str, initial: Initial[_T]
+    ) -> Coroutine[Any, Any, Outcome[Snapshot[_T], InvalidState | TooLarge]]:
+        """The store, made from `initial` where there is none."""
+        return self._call(key, self._driver.stores.get_or_create(key, self._definition, self._id, initial))
+
+    def get(self, key: str) -> Coroutine[Any, Any, Outcome[Snapshot[_T], StoreNotFound | InvalidState]]:
+        """The state as it was when this was first reached."""
+        return self._call(key, self._driver.stores.get(key, self._definition, self._id))
+
+    def select(
+        self, key: str, selector: Callable[[_T], _R]
+    ) -> Coroutine[Any, Any, Outcome[_R, StoreNotFound | InvalidState]]:
+        """What `selector` makes of the state; only that is recorded. It gets a copy of its own."""
+        codec = result_codec(selector)
+        chosen = self._driver.stores.select(key, self._definition, self._id, selector, codec)
+        # The codec gives back what the selector's annotation says, and it says _R.
+        return self._call(key, cast(Coroutine[Any, Any, Outcome[_R, StoreNotFound | InvalidState]], chosen))
+
+    def update(
+        self, key: str, updater: Updater[_T]
+    ) -> Coroutine[Any, Any, Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
+        """Change the state, exactly once in this run."""
+        return self._call(key, self._driver.stores.update(key, self._definition, self._id, updater))
+
+    def update_from(
+        self, key: str, expected: Snapshot[_T] | Revision, updater: Updater[_T]
+    ) -> Coroutine[Any, Any, Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
+        """Change the state, exactly once in this run, if it is still at the expected revision."""
+        return self._call(key, self._driver.stores.update_from(key, self._definition, self._id, expected, updater))
+
+    def delete_from(
+        self, key: str, expected: Snapshot[_T] | Revision
+    ) -> Coroutine[Any, Any, Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge]]:
+        """Delete the store, exactly once in this run, if it is still at the expected revision."""
+        return self._call(key, self._driver.stores.delete_from(key, self._definition, self._id, expected))
+
+    def _call(self, key: str, coroutine: Coroutine[Any, Any, _R]) -> DurableCall[_R]:
+        return DurableCall(self._driver, key, coroutine)
+
+
+# --- helpers ----------------------------------------------------------------
+
+
+def _check_key(key: str) -> str:
+    return check_name("a step's key", key)
+
+
+def _bind(fn: Callable[..., object], args: tuple[object, ...]) -> Callable[[], object]:
+    return lambda: fn(*args)
+
+
+def _name(fn: Callable[..., object]) -> str:
+    """What a step's row says of its function: the qualified name, without the places in which it was defined."""
+    while hasattr(fn, "func"):  # partial
+        fn = fn.func
+    named = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    return named.rpartition("<locals>.")[2]
+
+
+def _ms(span: Timeout, key: str) -> int | None:
+    if span is None:
+        return None
+    seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"step {key!r}: a time span must be a number of seconds of at least 0, not {span!r}")
+    return round(seconds * 1000)

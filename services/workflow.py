@@ -1,0 +1,173 @@
+"""Workflows: ordinary async functions whose first parameter is a `Run`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, final, overload
+
+from ..core.codec import Codec, parameters_of, result_codec
+from ..core.model import check_name
+
+if TYPE_CHECKING:
+    from .run import Run
+
+__all__ = ["AnyWorkflow", "Workflow", "WorkflowCall", "workflow"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
+
+
+class WorkflowCall(Awaitable[_R_co], Protocol[_R_co]):
+    """What calling a workflow gives. No plain function gives it, so only a workflow can be started."""
+
+    @property
+    def workflow(self) -> str:
+        """The workflow's name."""
+        ...
+
+
+@final
+class _Call(Generic[_R_co]):
+    """One call of a workflow inside another: it runs as a part of the caller's run, under the caller's keys."""
+
+    __slots__ = ("_coroutine", "_name")
+
+    def __init__(self, name: str, coroutine: Coroutine[Any, Any, _R_co]) -> None:
+        self._name = name
+        self._coroutine = coroutine
+
+    @property
+    def workflow(self) -> str:
+        return self._name
+
+    def __await__(self) -> Generator[Any, Any, _R_co]:
+        return self._coroutine.__await__()
+
+
+@final
+class Workflow(Generic[_P, _R_co]):
+    """A function that can be started as a run. `name` is what a run records; `version` is for people."""
+
+    __slots__ = ("__dict__", "_arguments", "_fn", "_name", "_result", "_version")
+
+    def __init__(
+        self, fn: Callable[Concatenate[Run, _P], Coroutine[Any, Any, _R_co]], name: str | None, version: str | None
+    ) -> None:
+        if not inspect.iscoroutinefunction(fn):
+            raise TypeError(f"a workflow is an `async def` whose first parameter is the run; {fn!r} is not")
+        if not inspect.signature(fn).parameters:
+            raise TypeError(f"the workflow {fn.__qualname__} needs a first parameter, the run")
+        self._fn = fn
+        self._name = check_name("a workflow's name", fn.__name__ if name is None else name)
+        self._version = version
+        self._arguments: Arguments | None = None
+        self._result: Codec | None = None
+        self.__dict__.update(__doc__=fn.__doc__, __module__=fn.__module__, __wrapped__=fn)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def version(self) -> str | None:
+        return self._version
+
+    @property
+    def function(self) -> Callable[..., Coroutine[Any, Any, _R_co]]:
+        """The decorated function."""
+        return self._fn
+
+    @property
+    def arguments(self) -> Arguments:
+        """How its arguments are recorded; read from its annotations on first use, when all names exist."""
+        if self._arguments is None:
+            self._arguments = Arguments(self._name, self._fn)
+        return self._arguments
+
+    @property
+    def result(self) -> Codec:
+        """How its result is recorded."""
+        if self._result is None:
+            self._result = result_codec(self._fn)
+        return self._result
+
+    def __call__(self, run: Run, /, *args: _P.args, **kwargs: _P.kwargs) -> WorkflowCall[_R_co]:
+        return _Call(self._name, self._fn(run, *args, **kwargs))
+
+    def __repr__(self) -> str:
+        return f"<workflow {self._name}>"
+
+
+AnyWorkflow: TypeAlias = Workflow[..., object]
+
+
+@overload
+def workflow(fn: Callable[Concatenate[Run, _P], Coroutine[Any, Any, _R]], /) -> Workflow[_P, _R]: ...
+@overload
+def workflow(
+    *, name: str | None = None, version: str | None = None
+) -> Callable[[Callable[Concatenate[Run, _P], Coroutine[Any, Any, _R]]], Workflow[_P, _R]]: ...
+def workflow(
+    fn: Callable[Concatenate[Run, _P], Coroutine[Any, Any, _R]] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str | None = None,
+) -> Workflow[_P, _R] | Callable[[Callable[Concatenate[Run, _P], Coroutine[Any, Any, _R]]], Workflow[_P, _R]]:
+    """Make a workflow of an `async def` whose first parameter is a `Run`.
+
+    `name` is what runs record, the function's own name if left out: two workflows of one engine need two names, and a
+    renamed function keeps its runs by keeping its name. A TypeError says what is wrong with the function.
+    """
+
+    def decorate(fn: Callable[Concatenate[Run, _P], Coroutine[Any, Any, _R]]) -> Workflow[_P, _R]:
+        return Workflow(fn, name, version)
+
+    return decorate if fn is None else decorate(fn)
+
+
+# --- arguments --------------------------------------------------------------
+
+
+@final
+class Arguments:
+    """A workflow's arguments as a JSON array, one element a positional parameter, defaults filled in."""
+
+    __slots__ = ("_name", "_parameters", "_signature")
+
+    def __init__(self, name: str, fn: Callable[..., object]) -> None:
+        self._name = name
+        self._parameters = parameters_of(fn)
+        signature = inspect.signature(fn)
+        self._signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def encode(self, args: tuple[object, ...]) -> bytes:
+        """The arguments of a call. A TypeError names the parameter that is missing, too many, or of the wrong type."""
+        try:
+            bound = self._signature.bind(*args)
+        except TypeError as error:
+            raise TypeError(f"{self._name}{self._signature}: {error}") from None
+        bound.apply_defaults()
+        parts: list[bytes] = []
+        for what, codec, value in self._each(bound.args):
+            part = codec.encode(value, what)
+            codec.decode(part, what)  # what cannot be read back is refused now, not when the run begins
+            parts.append(part)
+        return b"[" + b",".join(parts) + b"]"
+
+    def decode(self, parts: tuple[bytes, ...]) -> tuple[object, ...]:
+        """The arguments of a run, one JSON text each. A TypeError names the parameter that no longer fits."""
+        least = sum(p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p, _ in self._parameters)
+        most = None if any(p.kind is p.VAR_POSITIONAL for p, _ in self._parameters) else len(self._parameters)
+        if len(parts) < least or (most is not None and len(parts) > most):
+            raise TypeError(f"{self._name}{self._signature}: {len(parts)} arguments were given")
+        return tuple(codec.decode(part, what) for what, codec, part in self._each(parts))
+
+    def _each(self, values: tuple[_R, ...]) -> list[tuple[str, Codec, _R]]:
+        pairs: list[tuple[str, Codec, _R]] = []
+        for at, value in enumerate(values):
+            parameter, codec = self._parameters[min(at, len(self._parameters) - 1)]
+            pairs.append((f"{self._name}: argument {parameter.name!r}", codec, value))
+        return pairs
