@@ -17,7 +17,7 @@ services of one shape for example. `Layer.plan` has the last word, and a test th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, final, overload
@@ -26,7 +26,7 @@ import punq
 
 from ..core.outcome import Failure, Outcome, Success
 from ..core.wiring import Cycle, Missing, Node, Nodes, Plan, named, plan
-from .recipe import Makes, Recipe, read_recipe
+from .recipe import Makes, Recipe, Scope, read_recipe
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -206,13 +206,13 @@ def build(layer: Layer[_T, _T]) -> AbstractAsyncContextManager[Outcome[Env[_T], 
 
     What is wrong with the layer, or an exception while acquiring, is the answer; what was acquired before has been
     released then. Cancellation is never an answer: it goes on after the release. A release that raises lets the others
-    run, and is raised.
+    run and is raised, as in a `finally`: with what went wrong before as its context.
     """
     return _Build(layer)
 
 
 class _NotAcquired(Exception):
-    """Carries a `Failed` out of the scope, so that an error in the release then names it as its context."""
+    """Carries a `Failed`, so that an error in the release that follows has it as its context."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(str(failed))
@@ -224,25 +224,26 @@ class _Build(AbstractAsyncContextManager[Outcome[Env[_T], LayerError], None], Ge
 
     def __init__(self, layer: Layer[_T, _T]) -> None:
         self._layer = layer
-        self._scope = AsyncExitStack()
+        self._scope = Scope()
 
     async def __aenter__(self) -> Outcome[Env[_T], LayerError]:
         planned = self._layer.plan()
         if isinstance(planned, Failure):
             return planned
         try:
-            async with AsyncExitStack() as scope:
-                env = await self._acquire(planned.unwrap(), scope)
-                self._scope = scope.pop_all()
+            return Success(await self._acquire(planned.unwrap()))
         except _NotAcquired as stopped:
+            await self._scope.close()
             return Failure(stopped.failed)
-        return Success(env)
+        except BaseException:
+            await self._scope.close()
+            raise
 
-    async def _acquire(self, planned: Plan[Recipe], scope: AsyncExitStack) -> Env[_T]:
+    async def _acquire(self, planned: Plan[Recipe]) -> Env[_T]:
         values: list[object] = []
         for step in planned.steps:
             try:
-                acquired = await step.recipe.acquire([values[at] for at in step.args], scope)
+                acquired = await step.recipe.acquire([values[at] for at in step.args], self._scope)
             except Exception as error:
                 raise _NotAcquired(Failed(step.service, error)) from error
             if isinstance(acquired, Failure):
@@ -253,4 +254,4 @@ class _Build(AbstractAsyncContextManager[Outcome[Env[_T], LayerError], None], Ge
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._scope.__aexit__(kind, error, traceback)
+        await self._scope.close()

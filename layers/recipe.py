@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, UnionType
 from typing import Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..core.outcome import Failure, Outcome, Success
 from ..core.wiring import named
 
-__all__ = ["Makes", "Recipe", "read_recipe"]
+__all__ = ["Makes", "Recipe", "Scope", "read_recipe"]
 
 _T = TypeVar("_T")
 
@@ -25,6 +25,30 @@ Makes: TypeAlias = AsyncIterator[_T] | Iterator[_T] | Awaitable[Success[_T] | Fa
 """What calling a recipe gives."""
 
 _END: Final = object()
+
+
+class Scope:
+    """What has been acquired, to be released in reverse order, each exactly once."""
+
+    __slots__ = ("_releases",)
+
+    def __init__(self) -> None:
+        self._releases: list[Callable[[], Awaitable[None]]] = []
+
+    def push(self, release: Callable[[], Awaitable[None]]) -> None:
+        self._releases.append(release)
+
+    async def close(self) -> None:
+        """Release all. One that raises lets the others run; of several errors each is the context of the next.
+
+        Nested `finally` says that exactly. An AsyncExitStack does not: outside an exception it drops the earlier error.
+        """
+        if self._releases:
+            release = self._releases.pop()
+            try:
+                await release()
+            finally:
+                await self.close()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,17 +59,17 @@ class Recipe:
     needs: tuple[object, ...]
     make: Callable[..., Makes[object]]
 
-    async def acquire(self, needs: list[object], scope: AsyncExitStack) -> Outcome[object, object]:
+    async def acquire(self, needs: list[object], scope: Scope) -> Outcome[object, object]:
         """The service, made from `needs`; `scope` releases it. What the recipe raises is raised."""
         made = self.make(*needs)
         if isinstance(made, AsyncIterator):
             service = await anext(made, _END)
             if service is not _END:
-                scope.push_async_callback(self._release_async, made)
+                scope.push(partial(self._release_async, made))
         elif isinstance(made, Iterator):
             service = next(made, _END)
             if service is not _END:
-                scope.callback(self._release, made)
+                scope.push(partial(self._release, made))
         else:
             outcome = await made
             self._admit(outcome)
@@ -65,7 +89,7 @@ class Recipe:
                 await made.aclose()
             raise self._yielded_twice()
 
-    def _release(self, made: Iterator[object]) -> None:
+    async def _release(self, made: Iterator[object]) -> None:
         if next(made, _END) is not _END:
             if isinstance(made, Generator):
                 made.close()
