@@ -5,7 +5,7 @@ The table `TRANSITIONS` is the whole life of a run; an event that has no row in 
 
     pending    accepted, nobody has begun it
     running    an owner is executing it
-    waiting    it stands at a durable wait: a timer, or the pause before a retry
+    waiting    it stands at a durable wait: a timer, the pause before a retry, or the want of an owner
     stuck      it cannot go on by itself; `problem` says why, `resume` tries again
     completed, failed, cancelled    ended: nothing of it ever runs again
 """
@@ -29,7 +29,7 @@ TRANSITIONS: Final = MappingProxyType[tuple[RunState, RunEvent], RunState](
         ("pending", "cancel"): "cancelled",  # it never starts
         ("running", "claim"): "running",  # another owner takes it, the lease of the last one having ended
         ("running", "wait"): "waiting",
-        ("running", "release"): "pending",  # set aside by a host that closes
+        ("running", "release"): "waiting",  # set aside by an owner that closes; it waits for another
         ("running", "stop"): "stuck",
         ("running", "complete"): "completed",
         ("running", "fail"): "failed",
@@ -39,7 +39,7 @@ TRANSITIONS: Final = MappingProxyType[tuple[RunState, RunEvent], RunState](
         ("waiting", "release"): "waiting",
         ("waiting", "stop"): "stuck",
         ("waiting", "cancel"): "cancelled",
-        ("stuck", "resume"): "pending",
+        ("stuck", "resume"): "waiting",  # for an owner
         ("stuck", "cancel"): "cancelled",
     }
 )

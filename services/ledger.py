@@ -74,7 +74,7 @@ class Ledger(Protocol):
         """Each batch judged on its own, in order, in one transaction where the host can: one refusal fails alone.
 
         Those before a batch in the sequence are visible to it. Where one on a store is refused, those after it on that
-        store are refused too: they were planned on what it would have made (`judge_next` of `core/batch.py`).
+        store are refused too: they were planned on what it would have made (`judge_next` of `core/judgement.py`).
         """
         ...
 
@@ -123,6 +123,10 @@ class Ledger(Protocol):
 
     async def owners(self) -> Outcome[tuple[str, ...], Unavailable]:
         """Who owns runs that have not ended, in ascending order."""
+        ...
+
+    async def cancel_requests(self, owner: str) -> Outcome[tuple[str, ...], Unavailable]:
+        """The runs of this owner that are to be cancelled, in ascending order."""
         ...
 
     async def changes(self) -> Outcome[int, Unavailable]:

@@ -10,10 +10,12 @@ time, dice and the outside world belong in steps.
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast, final, overload
 
@@ -139,6 +141,7 @@ class StepCall:
     key: str
     target: str
     fn: Callable[[], object]
+    is_async: bool
     codec: Codec
     retry: Retry
     mode: Mode
@@ -199,32 +202,34 @@ class Driver(Protocol):
         """A durable call was made, and is to be awaited before the run ends."""
         ...
 
+    def awaited(self, call: DurableCall[Any]) -> None: ...
+
 
 @final
 class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
     """One durable call, to be awaited. It is a coroutine that knows its key, so that a forgotten `await` can be named."""
 
-    __slots__ = ("_coroutine", "awaited", "key")
+    __slots__ = ("_coroutine", "_driver", "key")
 
     def __init__(self, driver: Driver, key: str, coroutine: Coroutine[Any, Any, _R_co]) -> None:
+        self._driver = driver
         self._coroutine = coroutine
         self.key = key
-        self.awaited = False
         driver.made(self)
 
     def send(self, value: Any, /) -> Any:
-        self.awaited = True
+        self._driver.awaited(self)
         return self._coroutine.send(value)
 
     def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> Any:
-        self.awaited = True
+        self._driver.awaited(self)
         return self._coroutine.throw(typ if val is None else val)
 
     def close(self) -> None:
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, _R_co]:
-        self.awaited = True
+        self._driver.awaited(self)
         return self._coroutine.__await__()
 
 
@@ -294,8 +299,7 @@ class Run:
             raise TypeError(f"step {key!r}: {fn!r} cannot be called; write run.step(key, function, *arguments)")
         if mode not in ("at_least_once", "at_most_once"):
             raise ValueError(f"step {key!r}: mode is 'at_least_once' or 'at_most_once', not {mode!r}")
-        bound = _bind(fn, args)
-        call = StepCall(key, _name(fn), bound, result_codec(fn), retry or NO_RETRY, mode, _ms(timeout, key))
+        call = _step(key, fn, args, retry or NO_RETRY, mode, _ms(timeout, key))
         return DurableCall(self._driver, key, self._driver.step(call))
 
     def sleep(self, key: str, delay: timedelta | float) -> Coroutine[Any, Any, None]:
@@ -344,7 +348,7 @@ class Run:
 
         An error of it is noted in the run's `problem` and changes nothing of the outcome.
         """
-        call = StepCall(_check_key(key), _name(fn), _bind(fn, args), result_codec(fn), NO_RETRY, "at_least_once", None)
+        call = _step(_check_key(key), fn, args, NO_RETRY, "at_least_once", None)
         return DurableCall(self._driver, key, self._defer(call))
 
     async def _defer(self, call: StepCall) -> None:
@@ -418,14 +422,22 @@ def _check_key(key: str) -> str:
     return check_name("a step's key", key)
 
 
-def _bind(fn: Callable[..., object], args: tuple[object, ...]) -> Callable[[], object]:
-    return lambda: fn(*args)
+def _step(
+    key: str, fn: Callable[..., object], args: tuple[object, ...], retry: Retry, mode: Mode, timeout_ms: int | None
+) -> StepCall:
+    function = _unwrapped(fn)
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return StepCall(key, _name(function), lambda: fn(*args), is_async, result_codec(fn), retry, mode, timeout_ms)
+
+
+def _unwrapped(fn: Callable[..., object]) -> Callable[..., object]:
+    while isinstance(fn, partial):
+        fn = cast("partial[object]", fn).func
+    return fn
 
 
 def _name(fn: Callable[..., object]) -> str:
     """What a step's row says of its function: the qualified name, without the places in which it was defined."""
-    while hasattr(fn, "func"):  # partial
-        fn = fn.func
     named = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return named.rpartition("<locals>.")[2]
 
