@@ -1,29 +1,20 @@
-"""A batch: one durable change as one pure value, and how a ledger judges it.
+"""A batch: one durable change as one pure value, and the verdicts that it can meet.
 
-A batch names what it expects and what it writes; it is committed whole or not at all. Every host judges with the one
-function `judge`, over what it has stored, inside the transaction that then writes. The order of judgement matters:
-
-    1. the run's fence      an owner that has lost its run may learn nothing and write nothing
-    2. the receipt          a step that was applied stays applied, whatever became of the store since
-    3. the store            missing, or at another revision than expected
-
-`a + b` joins two batches into one. A host writes in the order of `writes`.
-
-Batches that are committed in one sequence may stand on one another: the second expects the revision that the first will
-make. `judge_next` judges such a sequence, and a batch whose predecessor on the same store was refused is refused too.
+A batch names what it expects and what it writes; it is committed whole or not at all. `core/judgement.py` has the rules
+by which every host judges it. `a + b` joins two batches into one. A host writes in the order of `writes`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from .model import Conflict, ReceiptMismatch, Revision, StepId, StoreKey, StoreNotFound
-from .outcome import Failure, Outcome, Success
 from .run import RunColumns, RunRow
 from .step import StepRow
 
 __all__ = [
+    "BATCH_BYTES",
     "AlreadyApplied",
     "Batch",
     "ChangeRun",
@@ -44,14 +35,15 @@ __all__ = [
     "RunFence",
     "StoreAbsent",
     "StoreAt",
-    "Tips",
     "Write",
     "WriteBase",
     "WriteReceipt",
     "WriteStep",
-    "judge",
-    "judge_next",
+    "size_bytes",
 ]
+
+BATCH_BYTES = 64 * 1024 * 1024
+"""The most that one batch may write, in bytes of its documents, patches and values."""
 
 # --- what is stored ---------------------------------------------------------
 
@@ -160,7 +152,7 @@ class PatchStore:
 
 @dataclass(frozen=True, slots=True)
 class DeleteStore:
-    """The end of an instance, at `revision`. Its revisions and receipts stay."""
+    """The end of the instance whose tip is `revision`. Its revisions and receipts stay."""
 
     key: StoreKey
     revision: Revision
@@ -223,6 +215,26 @@ class Batch:
         return Batch(self.expects + other.expects, self.writes + other.writes)
 
 
+def size_bytes(batch: Batch) -> int:
+    """How much the batch writes: its documents, patches and values, without the small columns beside them."""
+    size = 0
+    for write in batch.writes:
+        match write:
+            case PatchStore(patch=data) | CreateStore(document=data) | WriteBase(document=data):
+                size += len(data)
+            case WriteStep(row):
+                size += len(row.value or b"")
+            case WriteReceipt(receipt):
+                size += len(receipt.value)
+            case InsertRun(row):
+                size += len(row.arguments) + len(row.outcome or b"")
+            case ChangeRun(columns=columns):
+                size += len(columns.get("outcome") or b"")
+            case DeleteStore() | RenewLeases():
+                pass
+    return size
+
+
 # --- verdicts ---------------------------------------------------------------
 
 
@@ -243,80 +255,9 @@ class AlreadyApplied:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The run is not as the batch expects: another owner has it, it ended, or it exists already. Nothing was written."""
+    """The run is not as the batch expects: another owner has it, it ended, or it exists already. Nothing is written."""
 
     run_id: str
 
 
 Refusal: TypeAlias = Conflict | StoreNotFound | ReceiptMismatch | Fenced
-
-
-class Tips(Protocol):
-    """What a ledger holds, as `judge` asks for it, inside the transaction that will write."""
-
-    def tip(self, key: StoreKey) -> Revision | None: ...
-
-    def receipt(self, key: StoreKey, step: StepId) -> Receipt | None: ...
-
-    def fence(self, run_id: str) -> int | None:
-        """The fence of a run, None where there is no such run."""
-        ...
-
-
-def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
-    """`Success(None)`: the batch may be written. It is the first broken expectation that answers; see the module's text."""
-    for expectation in batch.expects:
-        match expectation:
-            case RunFence(run_id, fence) if tips.fence(run_id) != fence:
-                return Failure(Fenced(run_id))
-            case NoRun(run_id) if tips.fence(run_id) is not None:
-                return Failure(Fenced(run_id))
-            case _:
-                pass
-    for expectation in batch.expects:
-        if isinstance(expectation, NoReceipt):
-            found = tips.receipt(expectation.key, expectation.step)
-            if found is not None:
-                return _judge_receipt(found, expectation)
-    for expectation in batch.expects:
-        if isinstance(expectation, StoreAt | StoreAbsent):
-            refusal = _judge_store(tips.tip(expectation.key), expectation)
-            if refusal is not None:
-                return Failure(refusal)
-    return Success(None)
-
-
-def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[AlreadyApplied | None, Refusal]:
-    """`judge` for one batch of a sequence; `refused` begins empty, and collects the stores on which one was refused.
-
-    A revision is named by its version. Where another writer has made the version that a refused batch was to make, the
-    next batch would find the name that it expects on a state that it was not planned on; so it is refused unread.
-    """
-    stores = [e for e in batch.expects if isinstance(e, StoreAt | StoreAbsent)]
-    verdict = judge(batch, tips)
-    if isinstance(verdict, Success) and verdict.unwrap() is None:
-        for expected in stores:
-            if expected.key in refused:
-                planned = expected.revision if isinstance(expected, StoreAt) else expected.planned
-                verdict = Failure(Conflict(expected.key, expected=planned, actual=tips.tip(expected.key) or planned))
-                break
-        else:
-            return verdict
-    refused.update(expected.key for expected in stores)
-    return verdict
-
-
-def _judge_receipt(found: Receipt, expected: NoReceipt) -> Outcome[AlreadyApplied, ReceiptMismatch]:
-    if found.kind == expected.kind:
-        return Success(AlreadyApplied(found))
-    return Failure(ReceiptMismatch(expected.step, recorded=found.kind, requested=expected.kind))
-
-
-def _judge_store(tip: Revision | None, expected: StoreAt | StoreAbsent) -> Conflict | StoreNotFound | None:
-    match expected:
-        case StoreAt(key, revision):
-            if tip is None:
-                return StoreNotFound(key, expected=revision)
-            return None if tip == revision else Conflict(key, expected=revision, actual=tip)
-        case StoreAbsent(key, planned):
-            return None if tip is None else Conflict(key, expected=planned, actual=tip)

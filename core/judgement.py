@@ -1,0 +1,160 @@
+"""How a ledger judges a batch: pure rules over what it holds.
+
+Every host judges with `judge` or `judge_next`, inside the transaction that then writes. The order matters:
+
+    1. the run's fence      an owner that has lost its run may learn nothing and write nothing
+    2. the receipt          a step that was applied stays applied, whatever became of the store since
+    3. the store            missing, or at another revision than expected
+
+Batches that are committed in one sequence may stand on one another: the second expects the revision that the first will
+make. `judge_next` judges such a sequence, and a batch whose predecessor on the same store was refused is refused too.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .batch import (
+    AlreadyApplied,
+    Batch,
+    ChangeRun,
+    CreateStore,
+    DeleteStore,
+    Fenced,
+    InsertRun,
+    NoReceipt,
+    NoRun,
+    PatchStore,
+    Receipt,
+    Refusal,
+    RenewLeases,
+    RunFence,
+    StoreAbsent,
+    StoreAt,
+    WriteBase,
+    WriteReceipt,
+    WriteStep,
+)
+from .model import Conflict, ReceiptMismatch, Revision, StepId, StoreKey, StoreNotFound
+from .outcome import Failure, Outcome, Success
+
+__all__ = ["Tips", "check_writes", "judge", "judge_next", "stores_of"]
+
+
+class Tips(Protocol):
+    """What a ledger holds, as `judge` asks for it, inside the transaction that will write."""
+
+    def tip(self, key: StoreKey) -> Revision | None: ...
+
+    def receipt(self, key: StoreKey, step: StepId) -> Receipt | None: ...
+
+    def fence(self, run_id: str) -> int | None:
+        """The fence of a run, None where there is no such run."""
+        ...
+
+
+def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
+    """`Success(None)`: the batch may be written. The first broken expectation answers; see the module's text."""
+    for expectation in batch.expects:
+        match expectation:
+            case RunFence(run_id, fence) if tips.fence(run_id) != fence:
+                return Failure(Fenced(run_id))
+            case NoRun(run_id) if tips.fence(run_id) is not None:
+                return Failure(Fenced(run_id))
+            case _:
+                pass
+    for expectation in batch.expects:
+        if isinstance(expectation, NoReceipt):
+            found = tips.receipt(expectation.key, expectation.step)
+            if found is not None:
+                return _judge_receipt(found, expectation)
+    for expectation in batch.expects:
+        if isinstance(expectation, StoreAt | StoreAbsent):
+            refusal = _judge_store(tips.tip(expectation.key), expectation)
+            if refusal is not None:
+                return Failure(refusal)
+    return Success(None)
+
+
+def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[AlreadyApplied | None, Refusal]:
+    """`judge` for one batch of a sequence; `refused` begins empty, and collects the stores on which one was refused.
+
+    A revision is named by its version. Where another writer has made the version that a refused batch was to make, the
+    next batch would find the name that it expects on a state that it was not planned on; so it is refused unread.
+    """
+    verdict = judge(batch, tips)
+    if isinstance(verdict, Success) and verdict.unwrap() is None:
+        unread = next((expected for expected in stores_of(batch) if expected.key in refused), None)
+        if unread is None:
+            return verdict
+        planned = unread.revision if isinstance(unread, StoreAt) else unread.planned
+        verdict = Failure(Conflict(unread.key, expected=planned, actual=tips.tip(unread.key) or planned))
+    refused.update(expected.key for expected in stores_of(batch))
+    return verdict
+
+
+def stores_of(batch: Batch) -> list[StoreAt | StoreAbsent]:
+    """What the batch expects of stores."""
+    return [expected for expected in batch.expects if isinstance(expected, StoreAt | StoreAbsent)]
+
+
+def check_writes(batch: Batch, tips: Tips) -> None:
+    """A ValueError if a write does not follow from what is held: a bug of whoever planned the batch.
+
+    A host calls it for a batch that may be written, before the first write, so that none is left half written.
+    """
+    after: dict[StoreKey, Revision | None] = {}
+    new_runs: set[str] = set()
+    for write in batch.writes:
+        match write:
+            case PatchStore(key, revision) | CreateStore(key, revision) | DeleteStore(key, revision):
+                tip = after[key] if key in after else tips.tip(key)
+                if not _follows(write, tip):
+                    raise ValueError(
+                        f"{type(write).__name__} of {key} at {revision} does not follow from the tip {tip}"
+                    )
+                after[key] = None if isinstance(write, DeleteStore) else revision
+            case WriteReceipt(receipt):
+                if tips.receipt(receipt.key, receipt.step) is not None:
+                    raise ValueError(f"the receipt of {receipt.step} on {receipt.key} is written already")
+            case InsertRun(row):
+                if row.id in new_runs or tips.fence(row.id) is not None:
+                    raise ValueError(f"there is a run {row.id!r} already")
+                new_runs.add(row.id)
+            case WriteStep(row):
+                _check_run(row.run_id, new_runs, tips)
+            case ChangeRun(run_id):
+                _check_run(run_id, new_runs, tips)
+            case WriteBase() | RenewLeases():
+                pass
+
+
+def _judge_receipt(found: Receipt, expected: NoReceipt) -> Outcome[AlreadyApplied, ReceiptMismatch]:
+    if found.kind == expected.kind:
+        return Success(AlreadyApplied(found))
+    return Failure(ReceiptMismatch(expected.step, recorded=found.kind, requested=expected.kind))
+
+
+def _judge_store(tip: Revision | None, expected: StoreAt | StoreAbsent) -> Conflict | StoreNotFound | None:
+    match expected:
+        case StoreAt(key, revision):
+            if tip is None:
+                return StoreNotFound(key, expected=revision)
+            return None if tip == revision else Conflict(key, expected=revision, actual=tip)
+        case StoreAbsent(key, planned):
+            return None if tip is None else Conflict(key, expected=planned, actual=tip)
+
+
+def _follows(write: PatchStore | CreateStore | DeleteStore, tip: Revision | None) -> bool:
+    match write:
+        case CreateStore():
+            return tip is None
+        case PatchStore(revision=made):
+            return tip is not None and made.instance_id == tip.instance_id and made.version == tip.version + 1
+        case DeleteStore(revision=last):
+            return tip == last
+
+
+def _check_run(run_id: str, new_runs: set[str], tips: Tips) -> None:
+    if run_id not in new_runs and tips.fence(run_id) is None:
+        raise ValueError(f"there is no run {run_id!r} to change")

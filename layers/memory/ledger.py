@@ -1,0 +1,258 @@
+"""The ledger in memory: the whole contract in dictionaries, and the shortest way to learn it.
+
+It judges by the same function as the durable hosts and numbers its changes as they do. What it holds ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias, final
+
+from ...core.batch import (
+    BATCH_BYTES,
+    AlreadyApplied,
+    Batch,
+    ChangeRun,
+    Commit,
+    Committed,
+    CreateStore,
+    DeleteStore,
+    Document,
+    InsertRun,
+    PatchStore,
+    Receipt,
+    RenewLeases,
+    Write,
+    WriteBase,
+    WriteReceipt,
+    WriteStep,
+    size_bytes,
+)
+from ...core.judgement import check_writes, judge_next
+from ...core.model import Revision, StepId, StoreKey, TooLarge, Unavailable
+from ...core.outcome import Failure, Outcome, Success
+from ...core.run import RunRow, RunState
+from ...core.step import StepRow
+from ...services.clock import Clock
+from ...services.ledger import DueRuns, StoreTip, Verdict
+
+__all__ = ["MemoryLedger"]
+
+StoreWrite: TypeAlias = CreateStore | PatchStore | DeleteStore
+
+CLAIMABLE: Final[frozenset[RunState]] = frozenset({"pending", "running", "waiting"})
+
+
+@dataclass(slots=True)
+class _Change:
+    """One row of the log: the change, the number of the one before it of the same store, and perhaps a base."""
+
+    write: StoreWrite
+    previous: int | None
+    base: bytes | None = None
+
+
+@dataclass(slots=True)
+class _Held:
+    """A store that exists or existed: its tip, None once it is deleted, and the number of its last change."""
+
+    tip: Revision | None
+    last_seq: int
+    updated_at_ms: int
+
+
+@dataclass(slots=True)
+class _Tables:
+    """All that is held, as `judge` asks for it. Changes are numbered from 1."""
+
+    stores: dict[StoreKey, _Held] = field(default_factory=dict[StoreKey, _Held])
+    log: list[_Change] = field(default_factory=list[_Change])
+    receipts: dict[tuple[StoreKey, StepId], Receipt] = field(default_factory=dict[tuple[StoreKey, StepId], Receipt])
+    runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])  # in the order of their start
+    steps: dict[str, dict[str, StepRow]] = field(default_factory=dict[str, dict[str, StepRow]])
+
+    def tip(self, key: StoreKey) -> Revision | None:
+        held = self.stores.get(key)
+        return None if held is None else held.tip
+
+    def receipt(self, key: StoreKey, step: StepId) -> Receipt | None:
+        return self.receipts.get((key, step))
+
+    def fence(self, run_id: str) -> int | None:
+        row = self.runs.get(run_id)
+        return None if row is None else row.fence
+
+
+@final
+class MemoryLedger:
+    """A ledger whose commits are steps of the event loop: each whole, in the order in which they were called."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tables = _Tables()
+        self._commits = 0
+
+    async def commit(self, batch: Batch) -> Verdict:
+        (verdict,) = await self.commit_all((batch,))
+        return verdict
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        try:
+            await asyncio.sleep(0)  # as on every host, others commit between the plan and its judgement
+        finally:  # a caller that is cancelled here withdraws nothing
+            refused: set[StoreKey] = set()
+            verdicts = tuple(self._judge_and_write(batch, refused) for batch in batches)
+        return verdicts
+
+    async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
+        return Success(self._tables.receipt(key, step))
+
+    async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
+        return Success(self._tables.tip(key))
+
+    async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
+        tip = self._tables.tip(key)
+        if tip is None or tip.instance_id != after.instance_id or tip.version < after.version:
+            return Success(None)
+        commits: list[Commit] = []
+        for _, change in self._chain(key):
+            if change.write.revision.version == after.version:
+                return Success(tuple(reversed(commits)))
+            if not isinstance(change.write, PatchStore):  # the instance begins later than `after`
+                break
+            commits.append(Commit(change.write.revision, change.write.patch))
+        return Success(None)
+
+    async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
+        wanted = self._tables.tip(key) if at is None else at
+        found: int | None = None
+        patches: list[bytes] = []
+        for seq, change in self._chain(key):
+            if found is None and (change.write.revision != wanted or isinstance(change.write, DeleteStore)):
+                continue
+            found = seq if found is None else found
+            if change.base is not None:
+                return Success(Document(self._log(found).write.revision, found, change.base, tuple(reversed(patches))))
+            if isinstance(change.write, PatchStore):
+                patches.append(change.write.patch)
+        return Success(None)
+
+    async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
+        tips = [
+            StoreTip(key, held.tip, held.updated_at_ms)
+            for key, held in self._tables.stores.items()
+            if held.tip is not None and name in (None, key.name)
+        ]
+        return Success(tuple(sorted(tips, key=lambda tip: (tip.key.name, tip.key.id))))
+
+    async def run(self, run_id: str) -> Outcome[RunRow | None, Unavailable]:
+        return Success(self._tables.runs.get(run_id))
+
+    async def runs(
+        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Outcome[tuple[RunRow, ...], Unavailable]:
+        rows = list(self._tables.runs.values())
+        if after is not None:
+            ids = list(self._tables.runs)
+            rows = rows[ids.index(after) + 1 :] if after in self._tables.runs else []
+        chosen = [row for row in rows if state in (None, row.state) and workflow in (None, row.workflow)]
+        return Success(tuple(chosen[:limit]))
+
+    async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:
+        rows = self._tables.steps.get(run_id, {}).values()
+        return Success(tuple(sorted(rows, key=lambda row: (row.position is None, row.position or 0, row.key))))
+
+    async def due(
+        self, workflows: Sequence[str], now_ms: int, *, dead: Sequence[str] = (), limit: int = 256
+    ) -> Outcome[DueRuns, Unavailable]:
+        free = [row for row in self._claimable(workflows) if _is_free(row, now_ms, dead)]
+        rows = sorted((row for row in free if _due_at_ms(row) <= now_ms), key=_due_at_ms)
+        later = [row.wake_at_ms for row in free if row.wake_at_ms is not None and row.wake_at_ms > now_ms]
+        return Success(DueRuns(tuple(rows[:limit]), min(later, default=None)))
+
+    async def owners(self) -> Outcome[tuple[str, ...], Unavailable]:
+        owners = {row.owner for row in self._tables.runs.values() if row.owner is not None and not row.ended}
+        return Success(tuple(sorted(owners)))
+
+    async def changes(self) -> Outcome[int, Unavailable]:
+        return Success(self._commits)
+
+    # --- one batch ----------------------------------------------------------
+
+    def _judge_and_write(self, batch: Batch, refused: set[StoreKey]) -> Verdict:
+        if (size := size_bytes(batch)) > BATCH_BYTES:
+            return Failure(TooLarge("a batch", size, BATCH_BYTES))
+        judged = judge_next(batch, self._tables, refused)
+        if isinstance(judged, Failure):
+            return judged
+        applied = judged.unwrap()
+        if isinstance(applied, AlreadyApplied):
+            return Success(applied)
+        check_writes(batch, self._tables)
+        revision: Revision | None = None
+        seqs: list[int] = []
+        for write in batch.writes:
+            if isinstance(write, StoreWrite):
+                seqs.append(self._change_store(write))
+                revision = write.revision
+            else:
+                self._write(write)
+        self._commits += bool(batch.writes)
+        return Success(Committed(revision, tuple(seqs)))
+
+    def _change_store(self, write: StoreWrite) -> int:
+        held = self._tables.stores.get(write.key)
+        base = write.document if isinstance(write, CreateStore) else None
+        self._tables.log.append(_Change(write, None if held is None else held.last_seq, base))
+        seq = len(self._tables.log)
+        tip = None if isinstance(write, DeleteStore) else write.revision
+        self._tables.stores[write.key] = _Held(tip, seq, self._clock.now_ms())
+        return seq
+
+    def _write(self, write: Write) -> None:
+        tables = self._tables
+        match write:
+            case WriteBase(seq, document):
+                if 0 < seq <= len(tables.log):
+                    self._log(seq).base = document
+            case WriteReceipt(receipt):
+                tables.receipts[receipt.key, receipt.step] = receipt
+            case InsertRun(row):
+                tables.runs[row.id] = row
+            case ChangeRun(run_id, columns):
+                tables.runs[run_id] = replace(tables.runs[run_id], **columns)
+            case RenewLeases(owner, lease_until_ms):
+                for row in list(tables.runs.values()):
+                    if row.owner == owner and not row.ended:
+                        tables.runs[row.id] = replace(row, lease_until_ms=lease_until_ms)
+            case WriteStep(row):
+                tables.steps.setdefault(row.run_id, {})[row.key] = row
+            case CreateStore() | PatchStore() | DeleteStore():
+                raise AssertionError("a change of a store is numbered by _change_store")
+
+    # --- reading ------------------------------------------------------------
+
+    def _log(self, seq: int) -> _Change:
+        return self._tables.log[seq - 1]
+
+    def _chain(self, key: StoreKey) -> Iterable[tuple[int, _Change]]:
+        """The changes of a store, all its instances, the last one first."""
+        held = self._tables.stores.get(key)
+        seq = None if held is None else held.last_seq
+        while seq is not None:
+            change = self._log(seq)
+            yield seq, change
+            seq = change.previous
+
+    def _claimable(self, workflows: Sequence[str]) -> list[RunRow]:
+        return [row for row in self._tables.runs.values() if row.workflow in workflows and row.state in CLAIMABLE]
+
+
+def _is_free(row: RunRow, now_ms: int, dead: Sequence[str]) -> bool:
+    return row.owner is None or row.lease_until_ms <= now_ms or row.owner in dead
+
+
+def _due_at_ms(row: RunRow) -> int:
+    return row.created_at_ms if row.wake_at_ms is None else row.wake_at_ms
