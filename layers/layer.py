@@ -22,13 +22,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, final, overload
 
-import punq
-
 from ..core.outcome import Failure, Outcome, Success
 from ..core.wiring import Cycle, Missing, Node, Nodes, Plan, named, plan
 from .recipe import Makes, Recipe, Scope, read_recipe
 
 if TYPE_CHECKING:
+    import punq
     from typing_extensions import TypeForm
 
 __all__ = [
@@ -172,13 +171,17 @@ class Env(Generic[_Out_contra]):
     __slots__ = ("container", "services")
 
     def __init__(self, services: Mapping[object, object]) -> None:
+        import punq  # not above: it costs every `import stepwell` 25 ms, and is needed only where services are built
+
         self.services = MappingProxyType(dict(services))
-        self.container = punq.Container()
+        self.container: punq.Container = punq.Container()
         for service, value in services.items():
             self.container.register(service, instance=value)
 
     def make(self, cls: type[_A]) -> _A:
         """A `cls`, with the services that its constructor asks for; other parameters need a default."""
+        import punq
+
         try:
             return self.container.instantiate(cls)
         except (punq.MissingDependencyError, punq.InvalidForwardReferenceError) as error:
@@ -192,10 +195,9 @@ class Env(Generic[_Out_contra]):
 
 def get(env: Env[_T], service: TypeForm[_T]) -> _T:
     """A service by its type; one that the environment lacks is a type error, and a LookupError."""
-    try:
-        return env.container.resolve(service)
-    except punq.MissingDependencyError as error:
-        raise LookupError(f"no {named(service)} here; the services are {_listed(env.services)}") from error
+    if service not in env.services:
+        raise LookupError(f"no {named(service)} here; the services are {_listed(env.services)}")
+    return env.container.resolve(service)
 
 
 # --- building ---------------------------------------------------------------

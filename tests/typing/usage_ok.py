@@ -1,0 +1,513 @@
+"""What users of stepwell write. Both checkers must accept every line and agree with every `assert_type`.
+
+Nothing here runs: `make check` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal, TypedDict, assert_type
+
+from pydantic import BaseModel
+
+import stepwell
+from stepwell import (
+    AlreadyApplied,
+    App,
+    Clock,
+    Committed,
+    Conflict,
+    Contended,
+    Cycle,
+    Deleted,
+    Engine,
+    Entry,
+    Env,
+    Failed,
+    Failure,
+    Ids,
+    InvalidState,
+    Layer,
+    LayerError,
+    Ledger,
+    ManualClock,
+    Missing,
+    Outcome,
+    Projection,
+    ReceiptMismatch,
+    RecordedRef,
+    Replace,
+    Retry,
+    Revision,
+    Run,
+    RunCancelled,
+    RunFailed,
+    RunHandle,
+    RunMismatch,
+    RunNotFound,
+    RunStatus,
+    RunStore,
+    Services,
+    Snapshot,
+    StepFailed,
+    StepId,
+    Store,
+    StoreDefinition,
+    StoreHandle,
+    StoreKey,
+    StoreNotFound,
+    Success,
+    TimedOut,
+    TooLarge,
+    Unavailable,
+    Updated,
+    build,
+    current_step,
+    define_store,
+    fresh,
+    get,
+    provide,
+    provides,
+    workflow,
+)
+from stepwell.core import cache_fold as fold
+from stepwell.core import draft, patch, paths
+from stepwell.layers import app as app_layers
+from stepwell.layers import clock, engine, ids, ledger, store
+
+# --- stores -----------------------------------------------------------------
+
+
+class Item(BaseModel):
+    sku: str
+    taken_by: str | None = None
+
+
+class Order(BaseModel):
+    status: Literal["new", "approved", "shipped"] = "new"
+    items: list[Item] = []
+
+
+@dataclass
+class Basket:
+    owner: str
+    skus: list[str] = field(default_factory=list[str])
+
+
+class Profile(TypedDict):
+    name: str
+    tags: list[str]
+
+
+orders = define_store("orders", Order)
+baskets = define_store("baskets", Basket)
+profiles = define_store("profiles", Profile)
+counters = define_store("counters", dict[str, int])
+maybe = define_store("maybe", int | None)
+
+assert_type(orders, StoreDefinition[Order])
+assert_type(profiles, StoreDefinition[Profile])
+assert_type(counters, StoreDefinition[dict[str, int]])
+assert_type(maybe, StoreDefinition[int | None])
+
+
+def approve(order: Order) -> None:
+    order.status = "approved"
+
+
+def reset(order: Order) -> Replace[Order] | None:
+    if order.status == "shipped":
+        return None
+    return Replace(Order(items=order.items))
+
+
+async def fetch_order() -> Order:
+    return Order()
+
+
+async def creating(s: Store) -> None:
+    assert_type(
+        await s.get_or_create(orders, "o-1", Order()),
+        Outcome[Snapshot[Order], InvalidState | TooLarge | Unavailable],
+    )
+    await s.get_or_create(orders, "o-1", Order)
+    await s.get_or_create(orders, "o-1", lambda: Order(status="new"))
+    await s.get_or_create(orders, "o-1", fetch_order)
+    await s.get_or_create(baskets, "b-1", Basket("ann"))
+    await s.get_or_create(profiles, "p-1", {"name": "ann", "tags": []})
+    await s.get_or_create(profiles, "p-1", lambda: {"name": "ann", "tags": []})
+    await s.get_or_create(counters, "c-1", {})
+    await s.get_or_create(counters, "c-1", {"a": 1})
+    await s.get_or_create(counters, "c-1", dict)
+    await s.get_or_create(maybe, "m-1", None)
+
+
+async def updating(s: Store) -> None:
+    assert_type(
+        await s.update(orders, "o-1", approve, step=StepId("run", "key")),
+        Outcome[Updated[Order], StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable],
+    )
+    await s.update(orders, "o-1", reset)
+    await s.update(orders, "o-1", lambda o: o.items.append(Item(sku="a")))
+    await s.update(orders, "o-1", lambda o: setattr(o, "status", "approved"))
+    await s.update(orders, "o-1", lambda o: Replace(Order(status="shipped")))
+    await s.update(baskets, "b-1", lambda b: b.skus.append("a"))
+    await s.update(baskets, "b-1", lambda b: Replace(Basket("ann")))
+    await s.update(profiles, "p-1", lambda p: p["tags"].append("a"))
+    await s.update(profiles, "p-1", lambda p: p.update({"name": "bob"}))
+    await s.update(profiles, "p-1", lambda p: Replace({"name": "bob", "tags": []}))
+    await s.update(profiles, "p-1", lambda p: Replace({**p, "name": "bob"}))
+    await s.update(counters, "c-1", lambda c: c.update(a=c.get("a", 0) + 1))
+    await s.update(counters, "c-1", lambda c: Replace({"a": 1}))
+    await s.update(counters, "c-1", lambda c: Replace({}))
+    await s.update(maybe, "m-1", lambda n: Replace((n or 0) + 1))
+
+
+async def conditional(s: Store, snapshot: Snapshot[Order], revision: Revision) -> None:
+    assert_type(
+        await s.update_from(orders, "o-1", snapshot, approve),
+        Outcome[Updated[Order], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge | Unavailable],
+    )
+    await s.update_from(orders, "o-1", revision, lambda o: o.items.clear(), step=StepId("r", "k"))
+    assert_type(
+        await s.delete_from(orders, "o-1", snapshot),
+        Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge | Unavailable],
+    )
+    assert_type(await s.delete(orders, "o-1"), Outcome[None, TooLarge | Unavailable])
+    assert_type(await s.list_ids(orders), Outcome[tuple[str, ...], Unavailable])
+
+
+async def two_levels(s: Store) -> str:
+    match await s.update(orders, "o-1", approve):
+        case Success(updated):
+            assert_type(updated, Updated[Order])
+            return f"{updated.state.status} at {updated.version}, was {updated.previous_version}"
+        case Failure(failure):
+            match failure:
+                case StoreNotFound(key) | InvalidState(key) | Contended(key):
+                    assert_type(key, StoreKey)
+                    return f"no order: {key.id}"
+                case ReceiptMismatch(step, recorded, requested):
+                    return f"{step.key}: {recorded}, {requested}"
+                case TooLarge(what, size, limit):
+                    return f"{what}: {size} > {limit}"
+                case Unavailable(reason, applied):
+                    assert_type(applied, Literal["no", "unknown"])
+                    return reason
+
+
+async def in_a_flow(s: Store) -> Outcome[int, Conflict | StoreNotFound | InvalidState | TooLarge | str]:
+    found = await s.get(orders, "o-1")
+    if isinstance(found, Failure):
+        error = found.failure()
+        return Failure("down") if isinstance(error, Unavailable) else Failure(error)
+    snapshot = found.unwrap()
+    assert_type(snapshot, Snapshot[Order])
+    assert_type(snapshot.state.items, list[Item])
+    return Success(snapshot.version)
+
+
+async def passing_on(s: Store) -> Outcome[str, StoreNotFound | InvalidState | Unavailable | Contended]:
+    found = await s.get(profiles, "p-1")
+    if isinstance(found, Failure):
+        return found
+    return Success(found.unwrap().state["name"])
+
+
+async def handles(s: Store) -> None:
+    order = s.handle(orders, "o-1")
+    assert_type(order, StoreHandle[Order])
+    assert_type(await order.get(), Outcome[Snapshot[Order], StoreNotFound | InvalidState | Unavailable])
+    await order.get_or_create(Order)
+    await order.update(lambda o: o.items.clear(), step=StepId("r", "k"))
+    await order.update_from((await order.get()).unwrap(), approve)
+    await order.delete_from(Revision("i", 1))
+    await order.delete()
+
+
+def pure() -> None:
+    first, read = draft.track_reads(Order(), lambda o: o.items[0])
+    assert_type(first, Item)
+    applied = draft.apply(Order(), approve)
+    assert_type(applied.state, Order)
+    assert_type(paths.intersect(read, applied.changed_paths), bool)
+    assert_type(paths.intersect((("items", paths.SHAPE),), applied.changed_paths), bool)
+    assert_type(patch.replay(Order(), applied.patch), Order)
+    assert_type(draft.apply({"a": 1}, lambda c: c.update(a=2)).state, dict[str, int])
+    assert_type(paths.diff(Order(), Order()), tuple[tuple[str | int, ...], ...])
+
+
+# --- workflows --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    reason: str
+
+
+async def charge(order_id: str, cents: int, note: str = "") -> bytes:
+    step = current_step()
+    return f"{step.run_id} {step.key} {step.attempt} {step.idempotency_key}".encode()
+
+
+def price(order: Order, factor: float = 1.0) -> int:
+    return 1
+
+
+def total(amounts: Mapping[str, float], mode: Literal["net", "gross"] = "net", *more: int) -> float:
+    return 0.0
+
+
+async def reserve(order_id: str) -> Outcome[str, Declined]:
+    return Success(order_id)
+
+
+class Mailer:
+    async def send(self, to: str, subject: str | None = None) -> None: ...
+
+
+@workflow
+async def fulfil(run: Run, order_id: str, gift: bool = False) -> str:
+    assert_type(run.id, str)
+    assert_type(run.suspending, bool)
+    assert_type(await run.step("charge", charge, order_id, 100), bytes)
+    assert_type(await run.step("charge-2", charge, order_id, 100, "thanks", retry=Retry(max_attempts=5)), bytes)
+    assert_type(await run.step("price", price, Order(), mode="at_most_once", timeout=timedelta(seconds=3)), int)
+    assert_type(await run.step("price-2", price, Order(), 1), int)
+    assert_type(await run.step("total", total, {"a": 1, "b": 0.5}, "gross", 1, 2), float)
+    assert_type(await run.step("reserve", reserve, order_id), Outcome[str, Declined])
+    assert_type(await run.step("now", lambda: 3, timeout=1.5), int)
+    await run.step("mail", Mailer().send, "a@example.org", None, retry=Retry(retry_if=lambda e: isinstance(e, OSError)))
+    await run.sleep("pause", 1.5)
+    await run.sleep("pause-2", timedelta(hours=1))
+    await run.sleep_until("morning", datetime(2026, 1, 1))
+    await run.defer("undo", charge, order_id, -100)
+    try:
+        await run.step("may-fail", price, Order())
+    except StepFailed as failed:
+        assert_type(failed.error.message, str)
+    return order_id
+
+
+@workflow(name="approve", version="2")
+async def approval(run: Run, order_id: str) -> Outcome[Order, Declined | TimedOut]:
+    order = run.store(orders, order_id)
+    assert_type(order, RunStore[Order])
+    run.store(counters)
+    assert_type(await order.get_or_create("open", Order), Outcome[Snapshot[Order], InvalidState | TooLarge])
+    assert_type(await order.get("look"), Outcome[Snapshot[Order], StoreNotFound | InvalidState])
+    assert_type(
+        await order.select("skus", lambda o: [i.sku for i in o.items]), Outcome[list[str], StoreNotFound | InvalidState]
+    )
+    await order.update("approve", approve)
+    await order.update("add", lambda o: o.items.append(Item(sku="b")))
+    await order.update_from("again", (await order.get("look-2")).unwrap(), reset)
+    await order.delete_from("gone", Revision("i", 1))
+    return Success(Order())
+
+
+@workflow
+async def nothing(run: Run) -> None: ...
+
+
+@workflow
+async def branches(run: Run) -> int:
+    pair = await run.gather(run.step("a", price, Order()), run.step("b", charge, "o-1", 1))
+    assert_type(pair, tuple[int, bytes])
+    assert_type(await run.gather(*[run.step(f"c-{n}", price, Order()) for n in range(3)]), tuple[int, ...])
+    return pair[0]
+
+
+ResultFailure = RunFailed | RunCancelled | RunNotFound | TimedOut | Unavailable
+
+
+async def starting(e: Engine) -> str:
+    started = await e.start(fulfil, "o-1", id="fulfil-o-1")
+    assert_type(started, Outcome[RunHandle[str], RunMismatch | TooLarge | Unavailable])
+    handle = started.unwrap()
+    assert_type(handle.id, str)
+    await e.start(fulfil, "o-1", True)
+    assert_type((await e.start(nothing, id="n")).unwrap(), RunHandle[None])
+    assert_type(await handle.result(timeout=5), Outcome[str, ResultFailure])
+    assert_type(await handle.status(), Outcome[RunStatus, RunNotFound | Unavailable])
+    assert_type(await handle.cancel(), Outcome[None, RunNotFound | Unavailable])
+    flat = (await e.start(approval, "o-1")).unwrap()
+    assert_type(await flat.result(), Outcome[Order, Declined | ResultFailure])
+    assert_type(await e.result("fulfil-o-1", timeout=5), Outcome[object, ResultFailure])
+    assert_type(await e.status("x"), Outcome[RunStatus, RunNotFound | Unavailable])
+    await e.cancel("x")
+    await e.resume("x")
+    assert_type(await e.runs(state="waiting", limit=10), Outcome[tuple[RunStatus, ...], Unavailable])
+    match await handle.result():
+        case Success(text):
+            return text
+        case Failure(RunFailed(_, error)):
+            return error.message
+        case Failure(other):
+            assert_type(other, ResultFailure)
+            return "none"
+
+
+async def opening() -> None:
+    async with stepwell.open("app.db", workflows=[fulfil, approval, branches]) as app:
+        assert_type(app, App)
+        assert_type(app.store(orders, "o-1"), StoreHandle[Order])
+        assert_type(
+            await app.start(fulfil, "o-1", id="fulfil-o-1"),
+            Outcome[RunHandle[str], RunMismatch | TooLarge | Unavailable],
+        )
+        assert_type(get(app.env, Store), Store)
+        as_engine: Engine = app
+        await as_engine.resume("x")
+    async with stepwell.open("memory:", drive=False):
+        pass
+
+
+def opening_blocking() -> None:
+    with stepwell.open_blocking("app.db", workflows=[fulfil]) as portal:
+        started = portal.call(lambda: portal.app.start(fulfil, "o-1"))
+        assert_type(started, Outcome[RunHandle[str], RunMismatch | TooLarge | Unavailable])
+        assert_type(portal.call(portal.app.store(orders, "o-1").update, approve).unwrap(), Updated[Order])
+
+
+# --- cache fold -------------------------------------------------------------
+
+summing = Projection(lambda: 0, lambda state, entry: state + entry.seq)
+assert_type(summing, Projection[int])
+
+
+def folding(entry: Entry, ref: RecordedRef) -> None:
+    state = fold.reduce(fold.initial(), entry)
+    assert_type(state, fold.State)
+    assert_type(state.admitted, frozenset[RecordedRef])
+    assert_type(fold.candidates(state), tuple[RecordedRef, ...])
+    assert_type(fold.ref_id(ref), str)
+    projection: Projection[fold.State] = fold.PROJECTION
+    assert_type(projection.reduce(projection.initial(), entry), fold.State)
+
+
+# --- clock, ids, ledger -----------------------------------------------------
+
+
+async def instruments(time: Clock, names: Ids, log: Ledger) -> None:
+    await time.sleep_until_ms(time.now_ms() + 10)
+    assert_type(names.new(), str)
+    manual = ManualClock()
+    as_clock: Clock = manual
+    await manual.advance(as_clock.now_ms())
+    tip = await log.tip(StoreKey("orders", "o-1"))
+    assert_type(tip, Outcome[Revision | None, Unavailable])
+    print(Committed, AlreadyApplied)
+
+
+# --- layers -----------------------------------------------------------------
+
+
+class Greeter:
+    def __init__(self, store: Store, clock: Clock) -> None: ...
+
+
+class Mail:
+    """A service of the user's own."""
+
+
+@provides
+async def mail(time: Clock, names: Ids) -> AsyncIterator[Mail]:
+    yield Mail()
+
+
+@provides
+def still_mail() -> Iterator[Mail]:
+    yield Mail()
+
+
+@provides
+async def failing_mail(time: Clock) -> Outcome[Mail, str]:
+    return Failure("no")
+
+
+class N1: ...
+
+
+class N2: ...
+
+
+class N3: ...
+
+
+class N4: ...
+
+
+class N5: ...
+
+
+class N6: ...
+
+
+@provides
+def busy_mail(a: N1, b: N2, c: N3, d: N4, e: N5, f: N6, time: Clock, names: Ids) -> Iterator[Mail]:
+    yield Mail()
+
+
+assert_type(mail, Layer[Mail, Clock | Ids])
+assert_type(still_mail, Layer[Mail, Mail])
+assert_type(failing_mail, Layer[Mail, Clock])
+assert_type(busy_mail, Layer[Mail, N1 | N2 | N3 | N4 | N5 | N6 | Clock | Ids])
+
+app = ledger.layer("app.db") | store.layer() | clock.layer() | ids.layer()
+dry = app.override(store.layer_noop())
+
+
+async def building() -> None:
+    async with build(dry) as built:
+        assert_type(built, Outcome[Env[Ledger | Store | Clock | Ids], LayerError])
+        env = built.unwrap()
+        assert_type(get(env, Store), Store)
+        assert_type(get(env, Clock), Clock)
+        assert_type(env.make(Greeter), Greeter)
+        narrower: Env[Store | Clock] = env
+        assert_type(get(narrower, Clock), Clock)
+    async with build(
+        ledger.layer_test() | store.layer_test() | clock.layer_test(ManualClock(5)) | ids.layer_test()
+    ) as built:
+        await creating(get(built.unwrap(), Store))
+    async with build(app.override(store.layer_noop())) as built:
+        get(built.unwrap(), Store)
+    async with build(app.override(store.layer_test()).override(clock.layer_test())) as built:
+        get(built.unwrap(), Store)
+    async with build(app | mail) as built:
+        assert_type(get(built.unwrap(), Mail), Mail)
+    async with build(fresh(clock.layer()) | ids.layer() | mail) as built:
+        assert_type(get(built.unwrap(), Mail), Mail)
+    async with build(provide(mail, clock.layer() | ids.layer())) as built:
+        assert_type(built, Outcome[Env[Mail], LayerError])
+    async with build(provide(store.layer_test(), ledger.layer_test() | clock.layer() | ids.layer())) as built:
+        assert_type(get(built.unwrap(), Store), Store)
+    async with build(
+        ledger.layer("app.db", "normal") | store.layer() | engine.layer([fulfil]) | clock.layer() | ids.layer()
+    ) as built:
+        match built:
+            case Success(env_):
+                assert_type(get(env_, Engine), Engine)
+            case Failure(error):
+                match error:
+                    case Missing(service, needed_by):
+                        print(service, needed_by)
+                    case Cycle(path):
+                        print(path)
+                    case Failed(_, cause):
+                        print(cause)
+
+
+async def whole_app() -> None:
+    async with build(app_layers.layer_test(workflows=[fulfil]).override(store.layer_noop())) as built:
+        env = built.unwrap()
+        assert_type(env, Env[Services])
+        assert_type(get(env, Ledger), Ledger)
+        await starting(get(env, Engine))
+    async with build(app_layers.layer("app.db") | mail) as built:
+        get(built.unwrap(), Mail)
+    async with build(app_layers.layer_noop().override(clock.layer_test())) as built:
+        get(built.unwrap(), Clock)
