@@ -29,7 +29,7 @@ check: setup
 
 ## make cases   every behaviour case: its id, its host, its result, and those that wait, with the reason
 cases: setup
-	$(BIN)/python tests/cases.py
+	$(BIN)/python -m tests.cases
 
 ## make bench   the benchmarks, each against a floor measured beside it
 bench: setup

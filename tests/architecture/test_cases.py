@@ -1,0 +1,44 @@
+"""What `make cases` reads out of test ids and out of the list of cases that wait."""
+
+from __future__ import annotations
+
+from ..cases import CASES, case_ids, gaps, host_of, read_later
+
+
+def test_ids_stand_in_names_and_in_parameters() -> None:
+    assert case_ids("tests/a/test_s9_x.py::TestStore::test_s13_s14_two_tasks[sqlite]") == {"S13", "S14"}
+    assert case_ids("tests/a/test_x.py::test_kinds[S95-sqlite-1]") == {"S95"}
+    assert case_ids("tests/a/test_x.py::test_folds_s_and_sqlite3[memory]") == set()
+
+
+def test_a_host_stands_in_a_parameter_or_a_class() -> None:
+    assert host_of("t.py::test_s13_x[S13-sqlite]") == "sqlite"
+    assert host_of("t.py::test_s13_x[memory]") == "memory"
+    assert host_of("sqlite.py::test_f10_x") == "core"
+
+
+def test_the_list_knows_ranges_hosts_and_parts() -> None:
+    rows = ["| case | reason |", "|---|---|", "| S38 to S39 | no take |", "| S7 on sqlite | memory only |"]
+    assert read_later("\n".join([*rows, "| F16 in part | later |"])) == {
+        ("S38", None): "no take",
+        ("S39", None): "no take",
+        ("S7", "sqlite"): "memory only",
+        ("F16", None): "later",
+    }
+
+
+def test_a_case_must_be_tested_on_every_host_or_be_listed() -> None:
+    everything = {(case, "core") for case in CASES if case not in ("S1", "S2", "S3")}
+    wrong = gaps({*everything, ("S1", "memory"), ("S3", "sqlite")}, {("S3", "memory"): "durable only"})
+    assert wrong == [
+        "S1 is neither tested on sqlite nor listed as `S1 on sqlite`",
+        "S2 is neither tested nor listed in tests/later.md",
+    ]
+
+
+def test_the_list_may_not_contradict_the_tests() -> None:
+    everything = {(case, "core") for case in CASES} | {("S7", "sqlite")}
+    assert gaps(everything, {("S7", "sqlite"): "memory only"}) == [
+        "tests/later.md lists S7 on sqlite, but it is tested there"
+    ]
+    assert gaps(everything, {("S900", None): "?"}) == ["tests/later.md lists S900, which is no case"]

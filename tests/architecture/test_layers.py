@@ -1,0 +1,215 @@
+"""Every service has its layers: the functions that end its module, a noop that fails closed, and whole applications."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import FunctionType
+from typing import TypeVar, get_args
+
+import pytest
+
+from stepwell import (
+    Clock,
+    Engine,
+    Failure,
+    Ids,
+    Layer,
+    Ledger,
+    Outcome,
+    Revision,
+    Run,
+    Services,
+    StepId,
+    Store,
+    StoreKey,
+    Success,
+    Unavailable,
+    build,
+    define_store,
+    get,
+    workflow,
+)
+from stepwell.core.batch import Batch
+from stepwell.layers import app, clock, engine, ids, ledger, store
+
+from .source import ROOT, Source, sources
+
+_S = TypeVar("_S")
+
+SERVICES = {"clock": Clock, "engine": Engine, "ids": Ids, "ledger": Ledger, "store": Store}
+
+
+# --- modules ------------------------------------------------------------------
+
+
+def services() -> dict[str, str]:
+    """From the noun of each module of services/ that has a Protocol of that name to the Protocol's name."""
+    found: dict[str, str] = {}
+    for source in sources():
+        noun = source.path.stem
+        name = "".join(part.title() for part in noun.split("_"))
+        if source.folder == "services":
+            for node in source.tree.body:
+                if isinstance(node, ast.ClassDef) and node.name == name and "Protocol" in map(ast.unparse, node.bases):
+                    found[noun] = name
+    return found
+
+
+def test_these_are_the_services() -> None:
+    assert services() == {noun: service.__name__ for noun, service in SERVICES.items()}
+    assert set(get_args(Services)) == set(SERVICES.values())
+
+
+def module_of(noun: str) -> Source:
+    return next(source for source in sources() if source.name == f"stepwell.layers.{noun}")
+
+
+@pytest.mark.parametrize("noun", [*SERVICES, "app"])
+def test_a_module_ends_with_its_layers(noun: str) -> None:
+    """`layer`, further hosts as `layer_<host>`, `layer_test`, `layer_noop`, in this order, and nothing after them."""
+    functions = [node.name for node in module_of(noun).tree.body if isinstance(node, ast.FunctionDef)]
+    last = module_of(noun).tree.body[-1]
+    assert isinstance(last, ast.FunctionDef)
+    tail = functions[functions.index("layer") :]
+    hosts = tail[1:-2]
+    assert tail == ["layer", *hosts, "layer_test", "layer_noop"]
+    assert all(host.startswith("layer_") for host in hosts)
+
+
+# --- what is absent -----------------------------------------------------------
+
+numbers = define_store("architecture.numbers", dict[str, int])
+
+
+@workflow(name="architecture.nothing")
+async def nothing(run: Run) -> None: ...
+
+
+KEY, STEP, REVISION = StoreKey("orders", "o-1"), StepId("run", "key"), Revision("instance", 1)
+
+
+def no_change(draft: dict[str, int]) -> None: ...
+
+
+Answer = Awaitable[Outcome[object, object]]
+
+STORE_CALLS: Mapping[str, Callable[[Store], Answer]] = {
+    "delete": lambda s: s.delete(numbers, "n"),
+    "delete_from": lambda s: s.delete_from(numbers, "n", REVISION),
+    "get": lambda s: s.get(numbers, "n"),
+    "get_or_create": lambda s: s.get_or_create(numbers, "n", {}),
+    "handle": lambda s: s.handle(numbers, "n").get(),
+    "list_ids": lambda s: s.list_ids(numbers),
+    "update": lambda s: s.update(numbers, "n", no_change),
+    "update_from": lambda s: s.update_from(numbers, "n", REVISION, no_change),
+}
+
+LEDGER_CALLS: Mapping[str, Callable[[Ledger], Answer]] = {
+    "changes": lambda ledger: ledger.changes(),
+    "commit": lambda ledger: ledger.commit(Batch()),
+    "document": lambda ledger: ledger.document(KEY),
+    "due": lambda ledger: ledger.due(["w"], 0),
+    "owners": lambda ledger: ledger.owners(),
+    "receipt": lambda ledger: ledger.receipt(KEY, STEP),
+    "run": lambda ledger: ledger.run("run"),
+    "runs": lambda ledger: ledger.runs(),
+    "steps": lambda ledger: ledger.steps("run"),
+    "stores": lambda ledger: ledger.stores(),
+    "tail": lambda ledger: ledger.tail(KEY, REVISION),
+    "tip": lambda ledger: ledger.tip(KEY),
+}
+
+ENGINE_CALLS: Mapping[str, Callable[[Engine], Answer]] = {
+    "cancel": lambda e: e.cancel("run"),
+    "result": lambda e: e.result("run"),
+    "resume": lambda e: e.resume("run"),
+    "runs": lambda e: e.runs(),
+    "start": lambda e: e.start(nothing),
+    "status": lambda e: e.status("run"),
+}
+
+
+def calls_of(service: type) -> set[str]:
+    """The methods of a Protocol."""
+    return {name for name, value in vars(service).items() if isinstance(value, FunctionType) and name[0] != "_"}
+
+
+async def answers(layer: Layer[_S, _S], service: type[_S], calls: Mapping[str, Callable[[_S], Answer]]) -> None:
+    async with build(layer) as built:
+        absent = get(built.unwrap(), service)
+        for name, call in calls.items():
+            match await call(absent):
+                case Failure(Unavailable(reason, applied)):
+                    assert applied == "no", f"{name}: nothing was changed, and it must say so"
+                    assert reason, f"{name}: why"
+                case other:
+                    pytest.fail(f"{name} answered {other}, as if it were there")
+
+
+async def test_an_absent_store_is_unavailable_in_every_call() -> None:
+    assert STORE_CALLS.keys() == calls_of(Store)
+    await answers(store.layer_noop(), Store, STORE_CALLS)
+
+
+async def test_an_absent_ledger_is_unavailable_in_every_call() -> None:
+    assert {*LEDGER_CALLS, "commit_all"} == calls_of(Ledger)
+    await answers(ledger.layer_noop(), Ledger, LEDGER_CALLS)
+    async with build(ledger.layer_noop()) as built:
+        verdicts = await get(built.unwrap(), Ledger).commit_all([Batch(), Batch()])
+    assert len(verdicts) == 2
+    assert all(isinstance(verdict.failure(), Unavailable) for verdict in verdicts)
+
+
+async def test_an_absent_engine_is_unavailable_in_every_call() -> None:
+    assert ENGINE_CALLS.keys() == calls_of(Engine)
+    await answers(engine.layer_noop(), Engine, ENGINE_CALLS)
+
+
+async def test_absent_clocks_and_ids_raise_since_they_have_no_failure_to_answer() -> None:
+    assert (calls_of(Clock), calls_of(Ids)) == ({"now_ms", "sleep_until_ms"}, {"new"})
+    async with build(clock.layer_noop() | ids.layer_noop()) as built:
+        env = built.unwrap()
+        with pytest.raises(RuntimeError, match=r"no clock here: .*stepwell\.layers\.clock"):
+            get(env, Clock).now_ms()
+        with pytest.raises(RuntimeError, match=r"no clock here: .*stepwell\.layers\.clock"):
+            await get(env, Clock).sleep_until_ms(0)
+        with pytest.raises(RuntimeError, match=r"no ids here: .*stepwell\.layers\.ids"):
+            get(env, Ids).new()
+
+
+# --- whole applications ---------------------------------------------------------
+
+
+def applications() -> dict[str, Layer[Services, Services]]:
+    return {
+        "layer": app.layer("never-opened.db", workflows=[nothing]),
+        "layer_memory": app.layer_memory(workflows=[nothing]),
+        "layer_noop": app.layer_noop(),
+        "layer_test": app.layer_test(workflows=[nothing]),
+    }
+
+
+def test_every_application_is_here() -> None:
+    assert applications().keys() == {name for name in vars(app) if name.startswith("layer")}
+
+
+@pytest.mark.parametrize("name", applications())
+def test_every_application_plans_and_gives_every_service(name: str) -> None:
+    """The checkers compare types by structure, the plan by identity: it has the last word. Nothing is acquired."""
+    match applications()[name].plan():
+        case Success(planned):
+            assert planned.gives.keys() == set(get_args(Services))
+        case Failure(wrong):
+            pytest.fail(str(wrong))
+    assert not (ROOT / "never-opened.db").exists()
+    assert not Path("never-opened.db").exists()
+
+
+@pytest.mark.parametrize("module", [clock, engine, ids, ledger, store], ids=lambda module: str(module.__name__))
+def test_each_call_of_a_layer_function_is_another_recipe(module: object) -> None:
+    """So that two of them cannot be joined by accident, and one file is not opened twice."""
+    layer_noop: Callable[[], Layer[object, object]] = vars(module)["layer_noop"]
+    with pytest.raises(ValueError, match="both layers give"):
+        _ = layer_noop() | layer_noop()

@@ -1,0 +1,125 @@
+"""`make cases`: runs the tests that carry the id of a behaviour case, and says how each case stands on each host.
+
+A test carries an id in its name (`test_s13_...`) or in the id of a parameter (`[S13-sqlite]`). A case of the stores is
+due on the memory and on the SQLite host; one of the pure core has no host. What waits, and why, is in tests/later.md,
+and so is a host that a case does not apply to. Exits 1 if a test failed, or if a case is neither tested nor listed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TESTS: Final = Path(__file__).parent
+HOSTS: Final = ("memory", "sqlite")
+PURE: Final = "core"
+"""Stands for all hosts: a test that needs none."""
+
+CASES: Final = (*(f"S{number}" for number in range(1, 153)), *(f"F{number}" for number in range(1, 40)))
+"""Every case of the stores, of workflows and their steps, and of the cache fold."""
+
+_ID = re.compile(r"(?<![A-Za-z0-9])([SsFf][1-9][0-9]*)(?![A-Za-z0-9])")
+_RANGE = re.compile(r"([SF])([0-9]+)(?: to [SF]?([0-9]+))?(?: on (\w+))?(?: in part)?$")
+
+
+# --- reading --------------------------------------------------------------------
+
+
+def case_ids(node_id: str) -> set[str]:
+    """The case ids in the name and parameters of a test."""
+    return {found.upper() for found in _ID.findall(node_id.partition("::")[2])}
+
+
+def host_of(node_id: str) -> str:
+    """The host in a test's id; tests that name none are of the pure core, or hold for all."""
+    words = set(re.split(r"[^a-z0-9]+", node_id.partition("::")[2].lower()))
+    return next((host for host in HOSTS if host in words), PURE)
+
+
+def read_later(text: str) -> dict[tuple[str, str | None], str]:
+    """From case and host, None for all of them, to the reason. A first column is `S38 to S47` or `S7 on sqlite`."""
+    later: dict[tuple[str, str | None], str] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        match = _RANGE.match(cells[0])
+        if match and len(cells) == 2:
+            letter, first, last, host = match.groups()
+            for number in range(int(first), int(last or first) + 1):
+                later[f"{letter}{number}", host] = cells[1]
+    return later
+
+
+# --- running --------------------------------------------------------------------
+
+
+@dataclass
+class Results:
+    """A pytest plugin: runs the tests that carry a case id, and keeps what became of them."""
+
+    rows: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list[str]))
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        others = [item for item in items if not case_ids(item.nodeid)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if case_ids(item.nodeid)]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            for case in case_ids(report.nodeid):
+                self.rows[case, host_of(report.nodeid)].append(report.outcome)
+
+    def result(self, case: str, host: str) -> str | None:
+        """The worst of what the tests of a case said on a host; None without any."""
+        outcomes = self.rows.get((case, host), [])
+        return next((worst for worst in ("failed", "skipped", "passed") if worst in outcomes), None)
+
+
+def gaps(tested: Iterable[tuple[str, str]], later: Mapping[tuple[str, str | None], str]) -> list[str]:
+    """The cases, or hosts of a case, that are neither tested nor listed, and what the list gets wrong."""
+    done = set(tested)
+    found: list[str] = []
+    for case in CASES:
+        if (case, PURE) in done or (case, None) in later:
+            continue
+        missing = [host for host in HOSTS if (case, host) not in done and (case, host) not in later]
+        if missing == list(HOSTS):
+            found.append(f"{case} is neither tested nor listed in tests/later.md")
+        elif missing:
+            found.append(f"{case} is neither tested on {missing[0]} nor listed as `{case} on {missing[0]}`")
+    for case, host in later:
+        if case not in CASES:
+            found.append(f"tests/later.md lists {case}, which is no case")
+        if host and (case, host) in done:
+            found.append(f"tests/later.md lists {case} on {host}, but it is tested there")
+    return found
+
+
+def main() -> int:
+    results = Results()
+    status = pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", str(TESTS)], plugins=[results])
+    later = read_later((TESTS / "later.md").read_text("utf-8"))
+    print("\ncase   host     result")
+    for case in CASES:
+        for host in (*HOSTS, PURE):
+            if result := results.result(case, host):
+                print(f"{case:<6} {host:<8} {result} ({len(results.rows[case, host])} tests)")
+    print("\nwaiting")
+    for (case, where), reason in later.items():
+        print(f"{case:<6} {where or 'all':<8} {reason}")
+    tested, waiting = {case for case, _ in results.rows}, {case for case, _ in later}
+    print(f"\n{len(tested)} cases tested, {len(waiting)} listed as waiting")
+    wrong = gaps(results.rows, later)
+    for line in wrong:
+        print(f"wrong: {line}")
+    return 1 if status or wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
