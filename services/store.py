@@ -10,9 +10,10 @@ once, however often it is made: the receipt is looked up first, and found, its r
 from __future__ import annotations
 
 import gc
+import inspect
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, final, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 from ..core.batch import Batch, Fenced
 from ..core.model import (
@@ -50,6 +51,7 @@ __all__ = [
     "StoreHandle",
     "Updater",
     "define_store",
+    "resolve_initial",
 ]
 
 _T = TypeVar("_T")
@@ -62,6 +64,14 @@ Updater: TypeAlias = Callable[[_T], Replace[_T] | None]
 Selector: TypeAlias = Callable[[_T], _R | Literal[False] | None]
 Claim: TypeAlias = Callable[[_T, _R], None]
 Join: TypeAlias = Callable[[Outcome[_A, _E | ReceiptMismatch | TooLarge]], Batch]
+
+
+async def resolve_initial(initial: Initial[_T]) -> _T:
+    """The state that `initial` is or gives. Whatever can be called is called: no state that a store keeps can be."""
+    made: object = initial() if callable(initial) else initial
+    if inspect.isawaitable(made):
+        made = await made
+    return cast(_T, made)  # as `Initial` says; neither checker narrows a type variable by what can be called
 
 
 # --- definitions ------------------------------------------------------------
@@ -113,7 +123,9 @@ def define_store(name: str, type_: TypeForm[_T]) -> StoreDefinition[_T]:
     if name in _defined:
         gc.collect()  # a definition that nobody can reach any more does not count
     if (other := _defined.get(name)) is not None:
-        raise ValueError(f"a store named {name!r} is defined already, as {other!r}; use that definition, or another name")
+        raise ValueError(
+            f"a store named {name!r} is defined already, as {other!r}; use that definition, or another name"
+        )
     _defined[name] = definition  # pyright: ignore[reportArgumentType]  # type: ignore[assignment]
     return definition
 
@@ -122,7 +134,7 @@ def define_store(name: str, type_: TypeForm[_T]) -> StoreDefinition[_T]:
 
 
 class Store(Protocol):
-    """Stores of all definitions. Every call may answer `Unavailable`; a failure of any kind leaves a store as it was."""
+    """Stores of all definitions. Every call may answer `Unavailable`; a failure leaves a store as it was."""
 
     async def get(
         self, definition: StoreDefinition[_T], id: str
@@ -154,7 +166,7 @@ class Store(Protocol):
         *,
         step: StepId | None = None,
     ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge | Unavailable]:
-        """Change the state if it is still at the expected revision. The stored state is the base, never the caller's."""
+        """Change the state if it is still at the expected revision. The base is the stored state, not the caller's."""
         ...
 
     async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, TooLarge | Unavailable]:
@@ -193,8 +205,9 @@ class Joinable(Protocol):
     ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Contended | Fenced | Unavailable]:
         """Carry out the operation, and commit what `join` gives for its outcome in the same batch.
 
-        `join` is called for every outcome but Contended, Fenced and Unavailable, perhaps several times; what it gave for
-        the outcome that is returned has been committed, for a failure and for an operation that was applied before too.
+        `join` is called for every outcome but Contended, Fenced and Unavailable, perhaps several times; what it gives
+        are rows of runs. What it gave for the outcome that is returned has been committed, also where the operation
+        failed or had been applied before.
         """
         ...
 
@@ -221,9 +234,7 @@ class StoreHandle(Generic[_T]):
     async def get(self) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
         return await self._store.get(self._definition, self._id)
 
-    async def get_or_create(
-        self, initial: Initial[_T]
-    ) -> Outcome[Snapshot[_T], InvalidState | TooLarge | Unavailable]:
+    async def get_or_create(self, initial: Initial[_T]) -> Outcome[Snapshot[_T], InvalidState | TooLarge | Unavailable]:
         return await self._store.get_or_create(self._definition, self._id, initial)
 
     async def update(

@@ -1,0 +1,277 @@
+"""Lanes: for each store the operations that wait to change it, planned one after another and committed together.
+
+Compare-and-swap by every caller alone would be a storm on a hot store: each commit makes all others plan again. Here
+the operations of one store are planned in memory, each on what the one before it leaves, and go to the ledger in one
+call: one transaction and one sync for all of them. The ledger still judges each on its own.
+
+    round       plan every ticket on the speculative tip -> hand over the batches that write -> judge the verdicts
+    committed   the tip is the ticket's, and it is answered
+    refused     for a reason of its own: it is answered; those after it stood on it, and are planned again
+    passed      another process was faster: all are planned again on its state, a bounded number of times
+    unwritten   an answer that changes nothing rests on the state it saw: given once that is, or was meanwhile, in force
+
+A call that meets nobody runs its rounds in its caller's task. Where callers meet, a task of the lane's own runs them,
+so that no caller's cancellation reaches a neighbour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, final
+
+from ..core.batch import AlreadyApplied, Batch, Committed, Fenced, Refusal, WriteBase
+from ..core.model import Conflict, Contended, ReceiptMismatch, StoreKey, StoreNotFound, TooLarge, Unavailable
+from ..core.operation import STATE_BYTES, Held, wants_base
+from ..core.outcome import Failure
+from ..services.clock import Clock
+from ..services.ledger import Ledger, Verdict
+from .ticket import Ticket
+from .tip_cache import TipCache
+
+__all__ = ["Lanes", "Limits"]
+
+ROUND: Final = 512
+"""How many operations are planned and committed together; so long, at most, does one store keep the loop busy."""
+
+CROWDED_LANES: Final = 1_024
+"""How many lanes that nobody is in are remembered as crowded."""
+
+PAUSE_MS: Final = 64
+"""The longest pause before operations that others passed are planned again."""
+
+AnyTicket: TypeAlias = Ticket[object, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of a store service.
+
+    `state_bytes` is the largest state as JSON; `attempts` how often an operation is planned where other processes are
+    faster; `tips` and `tip_bytes` how many tips are cached, and how many bytes of JSON in all.
+    """
+
+    state_bytes: int = STATE_BYTES
+    attempts: int = 24
+    tips: int = 16_384
+    tip_bytes: int = 256 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Lane:
+    """`crowded`: in its last round several callers met, so that the next one had better wait a turn for the others."""
+
+    key: StoreKey
+    waiting: deque[AnyTicket] = field(default_factory=deque[AnyTicket])
+    busy: bool = False
+    crowded: bool = False
+    losses: int = 0  # rounds in a row that others passed
+
+    def admit(self, room: int) -> list[AnyTicket]:
+        return [self.waiting.popleft() for _ in range(min(room, len(self.waiting)))]
+
+
+@final
+class Lanes:
+    """The lanes of all stores, over one ledger."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, tips: TipCache, limits: Limits) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._tips = tips
+        self._attempts = limits.attempts
+        self._lanes: dict[StoreKey, _Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def carry_out(self, ticket: AnyTicket) -> None:
+        """Return when the ticket is answered. Cancelling the caller fails nobody else."""
+        lane = self._lanes.get(ticket.key)
+        if lane is None:
+            lane = self._lanes[ticket.key] = _Lane(ticket.key)
+        if lane.busy or lane.crowded:
+            lane.waiting.append(ticket)
+            self._drive_if_needed(lane)
+            await ticket.wait(self._clock)
+            return
+        lane.busy = True
+        try:
+            tickets = [ticket]
+            while tickets:
+                tickets = await self._round(lane, tickets)
+        finally:
+            self._leave(lane)
+
+    async def close(self) -> None:
+        """Stop what runs in the background. Whoever still waits for an answer gets `Unavailable`."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- who runs the rounds ------------------------------------------------
+
+    def _drive_if_needed(self, lane: _Lane) -> None:
+        if lane.waiting and not lane.busy:
+            lane.busy = True
+            self._spawn(self._drive(lane))
+
+    async def _drive(self, lane: _Lane) -> None:
+        tickets: list[AnyTicket] = []
+        try:
+            while True:
+                await asyncio.sleep(0)  # whoever was answered in this turn comes again in the next, with the others
+                tickets += lane.admit(ROUND - len(tickets))
+                if not tickets:
+                    return
+                lane.crowded = len(tickets) > 1
+                tickets = await self._round_of_many(lane, tickets)
+        except asyncio.CancelledError:
+            for ticket in (*tickets, *lane.waiting):
+                ticket.failed(Unavailable("the store was closed while a call waited", "unknown"))
+            lane.waiting.clear()
+            raise
+        finally:
+            self._leave(lane)
+
+    async def _round_of_many(self, lane: _Lane, tickets: list[AnyTicket]) -> list[AnyTicket]:
+        try:
+            return await self._round(lane, tickets)
+        except Exception as error:  # a bug below: those whom it met hear of it, and the lane goes on
+            for ticket in tickets:
+                ticket.raised(error)
+            return []
+
+    def _leave(self, lane: _Lane) -> None:
+        lane.busy = False
+        lane.losses = 0
+        self._drive_if_needed(lane)
+        if lane.busy:
+            return
+        if not lane.crowded:
+            del self._lanes[lane.key]
+        elif len(self._lanes) > CROWDED_LANES:
+            self._lanes = {key: other for key, other in self._lanes.items() if other.busy}
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- a round ------------------------------------------------------------
+
+    async def _round(self, lane: _Lane, tickets: list[AnyTicket]) -> list[AnyTicket]:
+        """Plan the tickets, commit what they write, and answer those that can be; the others are given back."""
+        if lane.losses:
+            await self._pause(lane.losses)
+        chain = await self._plan(lane, tickets)
+        batches = [ticket.hand_over() for ticket in chain if ticket.writes]
+        if not batches:
+            lane.losses = 0
+            return []
+        return self._judge(lane, chain, await self._commit(batches))
+
+    async def _pause(self, losses: int) -> None:
+        """The first retry is at once; then 1, 2, 4 … ms."""
+        if losses > 1:
+            await self._clock.sleep_until_ms(self._clock.now_ms() + min(1 << losses - 2, PAUSE_MS))
+
+    async def _plan(self, lane: _Lane, tickets: list[AnyTicket]) -> list[AnyTicket]:
+        """Those that write, in order, each on what the one before leaves; and, between them, what rests on them."""
+        held = None if lane.losses else self._tips.seen(lane.key)
+        is_current = held is None  # cached, it may have been passed: enough to write on, not enough to answer by
+        chain: list[AnyTicket] = []
+        if is_current:
+            current = await self._tips.current(lane.key)
+            if isinstance(current, Failure):
+                return _all_failed(tickets, current.failure())
+            held = current.unwrap()
+        for ticket in tickets:
+            if ticket.withdrawn:
+                continue
+            ticket.plan(held)
+            if not (ticket.writes or chain or is_current):
+                current = await self._tips.current(lane.key)
+                if isinstance(current, Failure):
+                    return _all_failed(tickets, current.failure())
+                held, is_current = current.unwrap(), True
+                ticket.plan(held)
+            if ticket.writes or chain:
+                chain.append(ticket)
+                held = ticket.held
+            else:
+                ticket.stands()
+        return chain
+
+    async def _commit(self, batches: Sequence[Batch]) -> Sequence[Verdict]:
+        if len(batches) == 1:
+            return (await self._ledger.commit(batches[0]),)
+        return await self._ledger.commit_all(batches)
+
+    def _judge(self, lane: _Lane, chain: list[AnyTicket], verdicts: Sequence[Verdict]) -> list[AnyTicket]:
+        again: list[AnyTicket] = []
+        last: tuple[AnyTicket, Committed] | None = None
+        broken = passed = False
+        following = iter(verdicts)
+        for ticket in chain:
+            if not ticket.writes:
+                if broken:
+                    ticket.lost()
+                    again.append(ticket)
+                else:
+                    ticket.stands()
+                continue
+            verdict = next(following)
+            if isinstance(verdict, Failure):
+                failure = verdict.failure()
+                passed = passed or (not broken and isinstance(failure, Conflict | StoreNotFound))
+                again += self._refuse(ticket, failure, passed)
+            else:
+                match verdict.unwrap():
+                    case Committed() as committed:
+                        ticket.committed()
+                        last = ticket, committed
+                        continue
+                    case AlreadyApplied(receipt):
+                        ticket.applied(receipt)
+            broken = True
+        if last is not None:
+            self._advance(lane.key, *last)
+        lane.losses = lane.losses + 1 if passed else 0
+        return again
+
+    def _refuse(self, ticket: AnyTicket, failure: Refusal | TooLarge | Unavailable, passed: bool) -> list[AnyTicket]:
+        """Answer a refused ticket, or give it back. It counts as an attempt only where no neighbour was the reason."""
+        match failure:
+            case Conflict() | StoreNotFound():
+                ticket.attempts += passed
+                if ticket.attempts < self._attempts:
+                    ticket.lost()
+                    return [ticket]
+                ticket.failed(Contended(ticket.key, ticket.attempts))
+            case ReceiptMismatch() | TooLarge():
+                ticket.refused(failure)
+            case Fenced() | Unavailable():
+                ticket.failed(failure)
+        return []
+
+    def _advance(self, key: StoreKey, ticket: AnyTicket, committed: Committed) -> None:
+        held = ticket.held
+        if held is None:
+            self._tips.forget(key)
+            return
+        if wants_base(held) and committed.seqs:
+            self._spawn(self._write_base(committed.seqs[-1], held))
+            held = held.based()
+        self._tips.keep(key, held)
+
+    async def _write_base(self, seq: int, held: Held) -> None:
+        """In a batch of its own, after the answer. Where it fails, reading is slower until the next one is due."""
+        await self._ledger.commit(Batch(writes=(WriteBase(seq, held.json),)))
+
+
+def _all_failed(tickets: Sequence[AnyTicket], failure: Unavailable) -> list[AnyTicket]:
+    for ticket in tickets:
+        ticket.failed(failure)
+    return []

@@ -1,0 +1,314 @@
+"""The store service over whichever ledger is given, and its absence."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TypeVar, final
+
+from ..core.batch import Batch, Fenced, Receipt
+from ..core.model import (
+    Conflict,
+    Contended,
+    Deleted,
+    InvalidState,
+    ReceiptMismatch,
+    Revision,
+    Snapshot,
+    StepId,
+    StoreNotFound,
+    TooLarge,
+    Unavailable,
+    Updated,
+)
+from ..core.operation import Create, Delete, DeleteFrom, Held, Operation, Update, UpdateFrom, read_snapshot
+from ..core.outcome import Failure, Outcome, Success
+from ..services.clock import Clock
+from ..services.ids import Ids
+from ..services.ledger import Ledger
+from ..services.store import Initial, Join, Store, StoreDefinition, StoreHandle, Updater, resolve_initial
+from .lane import Lanes, Limits
+from .layer import Layer, provides
+from .ticket import Answered, Applied, Ticket, Unwritten
+from .tip_cache import TipCache
+
+__all__ = ["LedgerStore", "Limits", "NoopStore", "layer", "layer_noop", "layer_test"]
+
+_T = TypeVar("_T")
+_A = TypeVar("_A")
+_E = TypeVar("_E")
+
+
+@final
+class LedgerStore:
+    """Stores whose every change is one batch of a ledger. Used by one event loop; `close` ends it."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, ids: Ids, limits: Limits | None = None) -> None:
+        self._ledger = ledger
+        self._ids = ids
+        self._limits = limits or Limits()
+        self._tips = TipCache(ledger, max_tips=self._limits.tips, max_bytes=self._limits.tip_bytes)
+        self._lanes = Lanes(ledger, clock, self._tips, self._limits)
+
+    async def close(self) -> None:
+        """Stop what runs in the background; the ledger stays open."""
+        await self._lanes.close()
+
+    # --- the calls ----------------------------------------------------------
+
+    async def get(
+        self, definition: StoreDefinition[_T], id: str
+    ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
+        key = definition.key(id)
+        current = await self._tips.current(key)
+        if isinstance(current, Failure):
+            return current
+        held = current.unwrap()
+        return Failure(StoreNotFound(key)) if held is None else read_snapshot(key, definition.schema, held)
+
+    async def get_or_create(
+        self, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
+    ) -> Outcome[Snapshot[_T], InvalidState | TooLarge | Unavailable]:
+        found = await self.get(definition, id)
+        if not isinstance(found, Failure):
+            return found
+        missing = found.failure()
+        if not isinstance(missing, StoreNotFound):
+            return Failure(missing)
+        state = await resolve_initial(initial)
+        return await self._unmet(Create(missing.key, definition.schema, state, self._ids.new()))
+
+    async def update(
+        self, definition: StoreDefinition[_T], id: str, updater: Updater[_T], *, step: StepId | None = None
+    ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable]:
+        return await self._unfenced(Update(definition.key(id), definition.schema, updater, step))
+
+    async def update_from(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        expected: Snapshot[_T] | Revision,
+        updater: Updater[_T],
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge | Unavailable]:
+        operation = UpdateFrom(definition.key(id), definition.schema, _revision(expected), updater, step)
+        return await self._uncontended(operation)
+
+    async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, TooLarge | Unavailable]:
+        return await self._unmet(Delete(definition.key(id)))
+
+    async def delete_from(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        expected: Snapshot[_T] | Revision,
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge | Unavailable]:
+        return await self._uncontended(DeleteFrom(definition.key(id), _revision(expected), step))
+
+    async def list_ids(self, definition: StoreDefinition[_T]) -> Outcome[tuple[str, ...], Unavailable]:
+        stores = await self._ledger.stores(definition.name)
+        if isinstance(stores, Failure):
+            return stores
+        return Success(tuple(tip.key.id for tip in stores.unwrap()))
+
+    def handle(self, definition: StoreDefinition[_T], id: str) -> StoreHandle[_T]:
+        return StoreHandle(self, definition, id)
+
+    # --- every writing call -------------------------------------------------
+
+    async def apply(
+        self, operation: Operation[_A, _E], join: Join[_A, _E] | None = None
+    ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Contended | Fenced | Unavailable]:
+        """As `Joinable` says. A join adds rows of runs to the batch, and expects nothing of stores."""
+        if operation.step is not None:
+            found = await self._ledger.receipt(operation.key, operation.step)
+            if isinstance(found, Failure):
+                return found
+            if (receipt := found.unwrap()) is not None:
+                return await self._answer_again(operation, receipt, join)
+        ticket = Ticket(operation, join, self._limits.state_bytes)
+        await self._lanes.carry_out(ticket)
+        match ticket.reply():
+            case Answered(outcome):
+                return outcome
+            case Applied(receipt):
+                return await self._answer_again(operation, receipt, join)
+            case Unwritten(outcome):
+                return await self._unwritten(operation, outcome, join)
+
+    async def _answer_again(
+        self, operation: Operation[_A, _E], receipt: Receipt, join: Join[_A, _E] | None
+    ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Fenced | Unavailable]:
+        """The outcome that a receipt records. No code of the caller's runs but the join."""
+        if receipt.kind != operation.kind:
+            return await self._conclude(Failure(ReceiptMismatch(receipt.step, receipt.kind, operation.kind)), join)
+        held: Held | None = None
+        if operation.answers_state:
+            read = await self._tips.at(operation.key, receipt.revision)
+            if isinstance(read, Failure):
+                return read
+            held = read.unwrap()
+            if held is None:
+                reason = f"step {receipt.step.key!r} was applied, but the state it left in {operation.key} was erased"
+                return Failure(Unavailable(reason, "unknown"))
+        return await self._conclude(operation.answer(receipt, held), join)
+
+    async def _unwritten(
+        self,
+        operation: Operation[_A, _E],
+        outcome: Outcome[_A, _E | ReceiptMismatch | TooLarge],
+        join: Join[_A, _E] | None,
+    ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Fenced | Unavailable]:
+        """An outcome that changes nothing, unless another process has meanwhile applied this very step."""
+        if operation.step is not None:
+            found = await self._ledger.receipt(operation.key, operation.step)
+            if isinstance(found, Failure):
+                return found
+            if (receipt := found.unwrap()) is not None:
+                return await self._answer_again(operation, receipt, join)
+        return await self._conclude(outcome, join)
+
+    async def _conclude(
+        self, outcome: Outcome[_A, _E | ReceiptMismatch | TooLarge], join: Join[_A, _E] | None
+    ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Fenced | Unavailable]:
+        """The outcome, once what its caller wants to commit beside it is committed."""
+        batch = Batch() if join is None else join(outcome)
+        if batch == Batch():
+            return outcome
+        verdict = await self._ledger.commit(batch)
+        if isinstance(verdict, Success):
+            return outcome
+        failure = verdict.failure()
+        if isinstance(failure, Fenced | Unavailable):
+            return Failure(failure)
+        if isinstance(failure, TooLarge) and outcome != Failure(failure):
+            return await self._conclude(Failure(failure), join)
+        raise RuntimeError(f"what was joined to an outcome was refused: {failure}; a join expects nothing of stores")
+
+    # --- what a call cannot meet --------------------------------------------
+
+    async def _unfenced(
+        self, operation: Operation[_A, _E]
+    ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Contended | Unavailable]:
+        outcome = await self.apply(operation)
+        if not isinstance(outcome, Failure):
+            return outcome
+        failure = outcome.failure()
+        if isinstance(failure, Fenced):
+            raise RuntimeError(f"an operation on {operation.key} that names no run was fenced: {failure}")
+        return Failure(failure)
+
+    async def _uncontended(
+        self, operation: Operation[_A, _E]
+    ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Unavailable]:
+        """For calls that others can pass for ever only by creating and deleting the store, over and over."""
+        outcome = await self._unfenced(operation)
+        if not isinstance(outcome, Failure):
+            return outcome
+        failure = outcome.failure()
+        if isinstance(failure, Contended):
+            return Failure(Unavailable(f"others changed {failure.key} first, {failure.attempts} times", "no"))
+        return Failure(failure)
+
+    async def _unmet(self, operation: Operation[_A, _E]) -> Outcome[_A, _E | TooLarge | Unavailable]:
+        """For calls without a step."""
+        outcome = await self._uncontended(operation)
+        if not isinstance(outcome, Failure):
+            return outcome
+        failure = outcome.failure()
+        if isinstance(failure, ReceiptMismatch):
+            raise RuntimeError(f"an operation on {operation.key} without a step met a receipt: {failure}")
+        return Failure(failure)
+
+
+def _revision(expected: Snapshot[_T] | Revision) -> Revision:
+    return expected if isinstance(expected, Revision) else expected.revision
+
+
+# --- its absence ------------------------------------------------------------
+
+
+@final
+class NoopStore:
+    """No stores: every call fails with `Unavailable`, and nothing is changed."""
+
+    async def get(self, definition: StoreDefinition[_T], id: str) -> Outcome[Snapshot[_T], Unavailable]:
+        return _absent()
+
+    async def get_or_create(
+        self, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
+    ) -> Outcome[Snapshot[_T], Unavailable]:
+        return _absent()
+
+    async def update(
+        self, definition: StoreDefinition[_T], id: str, updater: Updater[_T], *, step: StepId | None = None
+    ) -> Outcome[Updated[_T], Unavailable]:
+        return _absent()
+
+    async def update_from(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        expected: Snapshot[_T] | Revision,
+        updater: Updater[_T],
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[Updated[_T], Unavailable]:
+        return _absent()
+
+    async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, Unavailable]:
+        return _absent()
+
+    async def delete_from(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        expected: Snapshot[_T] | Revision,
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[Deleted, Unavailable]:
+        return _absent()
+
+    async def list_ids(self, definition: StoreDefinition[_T]) -> Outcome[tuple[str, ...], Unavailable]:
+        return _absent()
+
+    def handle(self, definition: StoreDefinition[_T], id: str) -> StoreHandle[_T]:
+        return StoreHandle(self, definition, id)
+
+
+def _absent() -> Failure[Unavailable]:
+    return Failure(Unavailable("there are no stores here: override them by layer() of stepwell.layers.store", "no"))
+
+
+# --- layers -----------------------------------------------------------------
+
+
+def layer(*, limits: Limits | None = None) -> Layer[Store, Clock | Ids | Ledger]:
+    """Stores over the ledger that is given."""
+
+    @provides
+    async def recipe(ledger: Ledger, clock: Clock, ids: Ids) -> AsyncIterator[Store]:
+        store = LedgerStore(ledger, clock, ids, limits)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    return recipe
+
+
+def layer_test(*, limits: Limits | None = None) -> Layer[Store, Clock | Ids | Ledger]:
+    """The same stores: they are as deterministic as the ledger, the clock and the ids beneath them."""
+    return layer(limits=limits)
+
+
+def layer_noop() -> Layer[Store, Store]:
+    """No stores: every call fails with `Unavailable`."""
+
+    @provides
+    def recipe() -> Iterator[Store]:
+        yield NoopStore()
+
+    return recipe
