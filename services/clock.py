@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from typing import Protocol
+import itertools
+from typing import Final, Protocol
 
 __all__ = ["Clock", "ManualClock"]
 
@@ -22,12 +23,13 @@ class Clock(Protocol):
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move; for tests. `layer_test` of `stepwell.layers.clock` gives it."""
+    """A clock that stands still until it is told to move, for tests; `stepwell.layers.clock.layer_test` gives it."""
 
     def __init__(self, start_ms: int = 0) -> None:
         self._now_ms = start_ms
+        self._moving = asyncio.Lock()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._order = 0
+        self._order = itertools.count()
 
     def now_ms(self) -> int:
         return self._now_ms
@@ -35,32 +37,38 @@ class ManualClock:
     async def sleep_until_ms(self, at_ms: int) -> None:
         if at_ms <= self._now_ms:
             return
-        self._order += 1
         woken = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (at_ms, self._order, woken))
-        await woken
+        sleeper = (at_ms, next(self._order), woken)
+        heapq.heappush(self._sleepers, sleeper)
+        try:
+            await woken
+        except asyncio.CancelledError:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+                heapq.heapify(self._sleepers)
+            raise
 
     async def advance(self, ms: int) -> None:
         """Move on by `ms` milliseconds, stopping at each sleeper's instant, in order, to let it run.
 
-        A negative number is a ValueError. After each wake the event loop is given a bounded number of turns, so that
-        what became due has run, and has gone to sleep again, before time moves on.
+        Sleepers of one instant run in the order in which they fell asleep, those that fall asleep meanwhile with them.
+        After each the event loop is given a bounded number of turns, so that what became due has run, and has gone to
+        sleep again, before time moves on. One advance follows the other. A negative number is a ValueError.
         """
         if ms < 0:
             raise ValueError(f"a clock moves forward: {ms} ms is negative")
-        end = self._now_ms + ms
-        await _settle()
-        while self._sleepers and self._sleepers[0][0] <= end:
-            at_ms, _, woken = heapq.heappop(self._sleepers)
-            if woken.done():  # its sleeper was cancelled
-                continue
-            self._now_ms = max(self._now_ms, at_ms)
-            woken.set_result(None)
+        async with self._moving:
+            end_ms = self._now_ms + ms
             await _settle()
-        self._now_ms = end
+            while self._sleepers and self._sleepers[0][0] <= end_ms:
+                self._now_ms, _, woken = heapq.heappop(self._sleepers)
+                if not woken.done():  # cancelled, and not yet out of the way
+                    woken.set_result(None)
+                await _settle()
+            self._now_ms = end_ms
 
 
-SETTLE_TURNS = 50
+SETTLE_TURNS: Final = 50
 """How many turns of the event loop a woken task is given before time moves on."""
 
 

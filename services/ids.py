@@ -9,5 +9,5 @@ __all__ = ["Ids"]
 
 class Ids(Protocol):
     def new(self) -> str:
-        """A new name, of lower-case hexadecimal digits and hyphens; each compares greater as text than the one before."""
+        """A new name of lower-case hexadecimal digits and hyphens, greater as text than the one before."""
         ...
