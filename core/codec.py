@@ -24,7 +24,8 @@ from pydantic_core import PydanticSerializationError
 from .model import RecordedError
 from .outcome import Failure, Success
 
-__all__ = ["Codec", "codec_of", "error_json", "parameters_of", "read_error", "result_codec", "same_json"]
+__all__ = ["Codec", "codec_of", "elements", "error_json", "parameters_of", "read_error", "result_codec", "same_json"]
+
 
 class Codec(Protocol):
     """JSON of one type. Both calls raise a TypeError whose text begins with `what`, if the value does not fit."""
@@ -93,7 +94,9 @@ class _Typed:
 
     def __init__(self, annotation: Any) -> None:
         try:  # a type with a configuration of its own refuses another
-            self._adapter = TypeAdapter[object](annotation, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
+            self._adapter = TypeAdapter[object](
+                annotation, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+            )
         except PydanticUserError:
             self._adapter = TypeAdapter[object](annotation)
 
@@ -118,7 +121,7 @@ class _Typed:
 class _Outcome:
     """`Success[A] | Failure[E]`: one member, "success" or "failure".
 
-    Where E is a union, the failure's class is told by its place among the union's members, since their fields may agree.
+    Where E is a union, the failure's class is told by its place among the members, since their fields may agree.
     """
 
     success: Codec
@@ -208,7 +211,7 @@ def _hints(fn: Callable[..., object]) -> dict[str, object]:
     if isinstance(fn, partial):
         return _hints(cast("partial[object]", fn).func)
     if not (inspect.isfunction(fn) or inspect.ismethod(fn)):
-        fn = getattr(type(fn), "__call__", fn)
+        fn = fn.__call__
     try:
         return get_type_hints(fn, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -230,6 +233,11 @@ def parameters_of(fn: Callable[..., object]) -> tuple[tuple[inspect.Parameter, C
     hints = _hints(fn)
     parameters = list(inspect.signature(fn).parameters.values())[1:]
     return tuple((p, codec_of(hints.get(p.name, Any))) for p in parameters)
+
+
+def elements(array: bytes) -> tuple[bytes, ...]:
+    """The elements of a JSON array, one JSON text each."""
+    return tuple(_dump(element) for element in json.loads(array))
 
 
 def same_json(a: bytes, b: bytes) -> bool:

@@ -48,7 +48,7 @@ NAME_BYTES = 512
 
 
 def check_name(what: str, text: str) -> str:
-    """`text`, if it can name something: 1 to 512 bytes of UTF-8 without NUL; otherwise a ValueError that names `what`."""
+    """`text`, if it can name something: 1 to 512 bytes of UTF-8 without NUL. Otherwise a ValueError names `what`."""
     if not isinstance(text, str):
         raise TypeError(f"{what} must be text, not {type(text).__name__}")
     if "\0" in text:

@@ -33,8 +33,8 @@ class StepRow:
 
     `kind` is what was called, `target` on what: a function's name, a store, an instant. `attempt` counts the executions
     from 1. `position` numbers the completions of a run from 1, in the order in which their results were handed to the
-    workflow; it is None until then. `at_ms` is the deadline of a wait, or when the next attempt is due. `value` is JSON:
-    the result of a call that is done, the recorded error of one that failed or is to be tried again.
+    workflow; it is None until then. `at_ms` is the deadline of a wait, or when the next attempt is due. `value` is the
+    JSON of the result of a call that is done, or of the recorded error of one that failed or is to be tried again.
     """
 
     run_id: str

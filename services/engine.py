@@ -110,7 +110,7 @@ class RunHandle(Generic[_R_co]):
     @overload
     async def result(self, timeout: Timeout = None) -> Outcome[_R_co, ResultFailure]: ...
     async def result(self, timeout: Timeout = None) -> Outcome[object, object]:
-        """What the run ended with, awaited for `timeout` at most. An Outcome that the workflow returned is given as it is."""
+        """What the run ended with, awaited for `timeout` at most; an Outcome that the workflow returned, as it is."""
         recorded = await self._engine.outcome(self._id, timeout=timeout)
         if isinstance(recorded, Failure):
             return recorded
@@ -152,8 +152,8 @@ class Engine(Protocol):
     ) -> Outcome[RunHandle[_R], RunMismatch | TooLarge | Unavailable]:
         """A run of `workflow` with these arguments; the one that has this id, if there is one, whatever became of it.
 
-        Without `id` it is a new one. The run is durable when this answers. A TypeError says which argument does not fit;
-        nothing is stored then.
+        Without `id` it is a new one. The run is durable when this answers. A TypeError says which argument does not
+        fit; nothing is stored then.
         """
         ...
 
@@ -171,8 +171,8 @@ class Engine(Protocol):
     async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
         """Ask a run to end. A pending one never starts; nothing happens to one that has ended.
 
-        The workflow gets `asyncio.CancelledError` at the durable wait where it stands, or at its next one, has 30 seconds
-        to clean up, and ends cancelled whatever it returns.
+        The workflow gets `asyncio.CancelledError` at the durable wait where it stands, or at its next one, has
+        30 seconds to clean up, and ends cancelled whatever it returns.
         """
         ...
 

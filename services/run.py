@@ -168,7 +168,12 @@ class StoreCalls(Protocol):
     ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]: ...
 
     async def update_from(
-        self, key: str, definition: StoreDefinition[_T], id: str, expected: Snapshot[_T] | Revision, updater: Updater[_T]
+        self,
+        key: str,
+        definition: StoreDefinition[_T],
+        id: str,
+        expected: Snapshot[_T] | Revision,
+        updater: Updater[_T],
     ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]: ...
 
     async def delete_from(
@@ -207,7 +212,7 @@ class Driver(Protocol):
 
 @final
 class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
-    """One durable call, to be awaited. It is a coroutine that knows its key, so that a forgotten `await` can be named."""
+    """One durable call, to be awaited: a coroutine that knows its key, so that a forgotten `await` can be named."""
 
     __slots__ = ("_coroutine", "_driver", "key")
 
@@ -240,8 +245,8 @@ class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
 class Run:
     """The durable calls of one run. Every key is text, 1 to 512 bytes, and used once in the run over all kinds.
 
-    Any call may raise `DuplicateKey`, `NotReplaySafe` (from a task of the workflow's own making), `Suspended` (let it pass)
-    and `asyncio.CancelledError` (the run is cancelled: clean up, for at most 30 seconds, and end).
+    Any call may raise `DuplicateKey`, `NotReplaySafe` (from a task of the workflow's own making), `Suspended` (let it
+    pass) and `asyncio.CancelledError` (the run is cancelled: clean up, for at most 30 seconds, and end).
     """
 
     __slots__ = ("_driver",)
@@ -289,10 +294,10 @@ class Run:
     ) -> Coroutine[Any, Any, object]:
         """Call `fn(*args)` and record what it gives; once recorded it is given back and `fn` is not called again.
 
-        An async function runs on the event loop, another one in a thread of a bounded pool. Its effects outside happen at
-        least once, around a crash perhaps twice; with `mode="at_most_once"` never twice, and a crash in the middle ends
-        as `StepFailed` of kind "unknown". `retry` says how often it is tried; without one, once. `timeout` bounds each attempt.
-        Raises `StepFailed` when it has failed for good.
+        An async function runs on the event loop, another one in a thread of a bounded pool. Its effects outside happen
+        at least once, around a crash perhaps twice; with `mode="at_most_once"` never twice, and a crash in the middle
+        ends as `StepFailed` of kind "unknown". `retry` says how often it is tried; without one, once. `timeout` bounds
+        each attempt. Raises `StepFailed` when it has failed for good.
         """
         _check_key(key)
         if not callable(fn):
@@ -313,7 +318,7 @@ class Run:
         return DurableCall(self._driver, _check_key(key), self._driver.sleep_until(key, at_ms))
 
     def store(self, definition: StoreDefinition[_T], id: str | None = None) -> RunStore[_T]:
-        """The durable calls on one store; `id` is the run's own if left out. This is no step: it reads and records nothing."""
+        """The durable calls on one store; `id` is the run's own if left out. No step: it reads and records nothing."""
         key = definition.key(self.id if id is None else id)
         return RunStore(self._driver, definition, key.id)
 
@@ -338,8 +343,8 @@ class Run:
     def gather(self, *awaitables: Awaitable[object]) -> Coroutine[Any, Any, tuple[object, ...]]:
         """Await all of them side by side; their results, in the order in which they are given.
 
-        Results of durable calls reach the branches one by one, in the order in which they were recorded, in every replay.
-        All branches run to their end; then the exception of the first one that raised, in the order given, is raised.
+        Results of durable calls reach the branches one by one, in the order in which they were recorded, in every
+        replay. All branches run to their end; then the exception of the first that raised, as given, is raised.
         """
         return self._driver.gather(awaitables)
 
@@ -401,7 +406,9 @@ class RunStore(Generic[_T]):
 
     def update_from(
         self, key: str, expected: Snapshot[_T] | Revision, updater: Updater[_T]
-    ) -> Coroutine[Any, Any, Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
+    ) -> Coroutine[
+        Any, Any, Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]
+    ]:
         """Change the state, exactly once in this run, if it is still at the expected revision."""
         return self._call(key, self._driver.stores.update_from(key, self._definition, self._id, expected, updater))
 
@@ -426,7 +433,7 @@ def _step(
     key: str, fn: Callable[..., object], args: tuple[object, ...], retry: Retry, mode: Mode, timeout_ms: int | None
 ) -> StepCall:
     function = _unwrapped(fn)
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(function.__call__)
     return StepCall(key, _name(function), lambda: fn(*args), is_async, result_codec(fn), retry, mode, timeout_ms)
 
 

@@ -1,0 +1,87 @@
+"""What a run has recorded, and what its workflow has asked for since it was last begun from the top.
+
+This is the whole of replay: a durable call asks for its key, and gets the decision that `core.step` has for the row of
+that key, or a refusal. Results reach the workflow in the order of their positions; `position` is the last one given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from .step import Decision, Mode, StepRow, decide_step, mismatch
+
+__all__ = ["STEPS", "Asked", "History", "Refused"]
+
+STEPS = 50_000
+"""How many durable calls a run may record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a durable call is to do, and the row that it does it by."""
+
+    decision: Decision
+    row: StepRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A durable call that cannot be made, and why.
+
+    "duplicate": the key was used before; "full": the run has recorded as many calls as it may; "mismatch": another call
+    was recorded under the key, so the code was changed since.
+    """
+
+    reason: Literal["duplicate", "full", "mismatch"]
+    problem: str
+
+
+Answer: TypeAlias = Asked | Refused
+
+
+class History:
+    """The rows of one run, by key. It lives for one execution of the workflow and is not shared."""
+
+    __slots__ = ("_asked", "_position", "_rows")
+
+    def __init__(self, rows: Iterable[StepRow] = ()) -> None:
+        self._rows = {row.key: row for row in rows}
+        self._asked: dict[str, str] = {}
+        self._position = max((row.position or 0 for row in self._rows.values()), default=0)
+
+    @property
+    def position(self) -> int:
+        """The last position given, 0 before the first."""
+        return self._position
+
+    def ask(self, key: str, kind: str, target: str, mode: Mode = "at_least_once") -> Answer:
+        """What the durable call `kind` on `target` under `key` is to do. Each key may be asked for once."""
+        if (before := self._asked.get(key)) is not None:
+            return Refused(
+                "duplicate", f"the key {key!r} is used twice in this run, by {before} and by {kind} {target}"
+            )
+        row = self._rows.get(key)
+        if row is None and len(self._rows) >= STEPS:
+            return Refused(
+                "full", f"this run has recorded {STEPS} durable calls, which is the limit; {key!r} is one more"
+            )
+        if row is not None and (problem := mismatch(row, kind, target)) is not None:
+            return Refused("mismatch", problem)
+        self._asked[key] = f"{kind} {target}".rstrip()
+        return Asked(decide_step(row, mode), row)
+
+    def take_position(self) -> int:
+        """The number of the next completion."""
+        self._position += 1
+        return self._position
+
+    def record(self, row: StepRow) -> None:
+        """The row is durable now."""
+        self._rows[row.key] = row
+
+    def unasked(self, *, without: str | None = None) -> tuple[StepRow, ...]:
+        """Recorded calls that the workflow has not made again, but for those of the kind `without`; by position."""
+        rows = (row for key, row in self._rows.items() if key not in self._asked and row.kind != without)
+        return tuple(sorted(rows, key=lambda row: (row.position is None, row.position or 0, row.key)))

@@ -1,0 +1,1 @@
+"""What drives runs: one driver a run, one worker an engine."""

@@ -1,0 +1,201 @@
+"""The steps and timers of one run: performed, retried, timed out and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import cast, final
+
+from ...core.batch import WriteStep
+from ...core.codec import Codec, error_json, read_error
+from ...core.model import RecordedError, StepId
+from ...core.outcome import Failure
+from ...core.retry import pause_ms
+from ...core.step import StepRow
+from ...services.run import StepCall, StepContext, StepFailed, Suspended
+from .execution import Pool, recorded
+from .record import RunRecord
+
+__all__ = ["VALUE_BYTES", "DrivenSteps", "too_large"]
+
+VALUE_BYTES = 2 * 2**20
+"""The largest result of a step or a run, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """An attempt that failed: why, the kind of the failure, and whether another one may be made."""
+
+    error: RecordedError
+    kind: str
+    again: bool = False
+
+
+@final
+class DrivenSteps:
+    """The durable calls of a run that execute functions or wait for an instant."""
+
+    def __init__(self, record: RunRecord, pool: Pool) -> None:
+        self._record = record
+        self._pool = pool
+
+    # --- timers ---------------------------------------------------------------
+
+    async def sleep(self, key: str, kind: str, at_ms: int) -> None:
+        """Wait for the instant that was recorded when this was first reached, or else for `at_ms`."""
+        asked = await self._record.begin(key, kind, "")
+        if asked.row is not None and asked.decision == "answer":
+            await self._record.hand_over(asked.row)
+            return
+        new = replace(self._record.new(key, kind, ""), status="waiting", at_ms=at_ms)
+        row = asked.row or new
+        until_ms = at_ms if row.at_ms is None else row.at_ms
+        writes = () if asked.row is not None else (WriteStep(row),)
+        if not await self._record.reached(row, until_ms, f"{kind} {key!r}", *writes):
+            await self._record.complete_cancelled(key, kind, "")
+        await self._record.complete(replace(row, status="done"))
+
+    # --- steps ----------------------------------------------------------------
+
+    async def perform(self, call: StepCall, kind: str) -> object:
+        """The result of a step, from its record or by executing it. Raises what the workflow is to see."""
+        asked = await self._record.begin(call.key, kind, call.target, call.mode)
+        row = asked.row or replace(self._record.new(call.key, kind, call.target), status="started")
+        match asked.decision:
+            case "answer" | "raise":
+                await self._record.hand_over(row)
+                return _result(row, call.codec)
+            case "unknown":
+                return await self._fail(call, row, _Failed(_unknown(call.key), "unknown"))
+            case _:
+                return await self._execute(call, row)
+
+    async def _execute(self, call: StepCall, row: StepRow) -> object:
+        while True:
+            row = await self._next_attempt(call, row)
+            ending = await self._attempt(call, row)
+            if isinstance(ending, bytes):
+                done = replace(row, status="done", value=ending, at_ms=None)
+                await self._record.complete(done)
+                return _result(done, call.codec)
+            if not ending.again or row.attempt >= call.retry.max_attempts:
+                return await self._fail(call, row, ending)
+            row = await self._note_failure(call, row, ending)
+
+    async def _next_attempt(self, call: StepCall, row: StepRow) -> StepRow:
+        """The row of the next attempt, when it is due."""
+        if row.status == "retrying" and row.at_ms is not None:
+            text = f"attempt {row.attempt + 1} of step {row.key!r}"
+            if not await self._record.reached(row, row.at_ms, text):
+                await self._record.complete_cancelled(row.key, row.kind, row.target)
+        row = replace(row, attempt=row.attempt + 1)
+        going_on = self._record.going_on()
+        if call.mode == "at_most_once":  # that it may have begun must be known before it begins
+            row = replace(row, status="started", at_ms=None, recorded_at_ms=self._record.clock.now_ms())
+            await self._record.commit(WriteStep(row), *going_on)
+        elif going_on and row.status == "retrying":
+            await self._record.commit(*going_on)
+        if self._record.suspending:
+            raise Suspended
+        return row
+
+    async def _attempt(self, call: StepCall, row: StepRow) -> bytes | _Failed:
+        """One execution: its result as JSON, or how it failed."""
+        record = self._record
+        until_ms = None if call.timeout_ms is None else record.clock.now_ms() + call.timeout_ms
+        task = self._pool.execute(call, StepContext(row.run_id, call.key, row.attempt))
+        try:
+            reason = await record.waits.first(task, until_ms, cancellable=call.is_async and not record.cancelled)
+        except asyncio.CancelledError:  # the host ends
+            await _cut_off(task, wait=call.is_async)
+            raise
+        if reason == "cancel":
+            await _cut_off(task, wait=True)
+            await record.complete_cancelled(row.key, row.kind, row.target)
+        if reason == "time":
+            await _cut_off(task, wait=call.is_async)
+            late = TimeoutError(f"step {call.key!r} took longer than {call.timeout_ms} ms")
+            return _Failed(recorded(late), "timed_out", _deserves_retry(call, late))
+        if task.cancelled():
+            return _Failed(RecordedError("CancelledError", "the step cancelled itself", ""), "error")
+        error = task.exception()
+        if error is None:
+            return _encoded(call, task.result(), last=row.attempt >= call.retry.max_attempts)
+        if not isinstance(error, Exception):
+            raise error
+        return _Failed(recorded(error), "error", _deserves_retry(call, error))
+
+    async def _note_failure(self, call: StepCall, row: StepRow, failed: _Failed) -> StepRow:
+        """Record an attempt that failed, and when the next one is due."""
+        now_ms = self._record.clock.now_ms()
+        noted = replace(
+            row,
+            status="retrying",
+            at_ms=now_ms + pause_ms(call.retry, row.attempt, StepId(row.run_id, row.key)),
+            value=error_json(failed.error, failed.kind),
+            recorded_at_ms=now_ms,
+        )
+        await self._record.commit(WriteStep(noted))
+        self._record.history.record(noted)
+        return noted
+
+    async def _fail(self, call: StepCall, row: StepRow, failed: _Failed) -> object:
+        """Record that the step has failed for good, and raise it."""
+        row = replace(row, status="failed", value=error_json(failed.error, failed.kind), at_ms=None)
+        await self._record.complete(row)
+        return _result(row, call.codec)
+
+
+def _encoded(call: StepCall, value: object, *, last: bool) -> bytes | _Failed:
+    if not last and isinstance(value, Failure) and (retry_if := call.retry.retry_if) is not None:
+        failure = cast("Failure[object]", value)
+        held = failure.failure()
+        if retry_if(held) or retry_if(failure):
+            return _Failed(RecordedError(type(held).__name__, str(held), ""), "returned", again=True)
+    what = f"the result of step {call.key!r}"
+    try:
+        encoded = call.codec.encode(value, what)
+        call.codec.decode(encoded, what)
+    except TypeError as error:
+        return _Failed(RecordedError("TypeError", str(error), ""), "type")
+    if len(encoded) > VALUE_BYTES:
+        return _Failed(too_large(what, len(encoded)), "too_large")
+    return encoded
+
+
+def _result(row: StepRow, codec: Codec) -> object:
+    """What a recorded step gives, or raises."""
+    value = row.value or b"null"
+    if row.status == "done":
+        return codec.decode(value, f"the result of step {row.key!r}")
+    error, kind = read_error(value)
+    if kind == "type":
+        raise TypeError(error.message)
+    raise StepFailed(error, key=row.key, kind=kind)
+
+
+def _deserves_retry(call: StepCall, error: Exception) -> bool:
+    return call.retry.retry_if is None or call.retry.retry_if(error)
+
+
+def _unknown(key: str) -> RecordedError:
+    message = f"step {key!r} was cut off while it was executed at most once: nobody knows whether it happened"
+    return RecordedError("Unknown", message, "")
+
+
+def too_large(what: str, size: int) -> RecordedError:
+    """The recorded error of a value that is over the limit."""
+    return RecordedError("TooLarge", f"{what} is {size} bytes of JSON, and the limit is {VALUE_BYTES}", "")
+
+
+async def _cut_off(task: asyncio.Task[object], *, wait: bool) -> None:
+    """Cancel what is being executed. One in a thread goes on there, not waited for, and its result is dropped."""
+    task.cancel()
+    if wait:
+        await asyncio.wait([task])
+    task.add_done_callback(_drop)
+
+
+def _drop(task: asyncio.Task[object]) -> None:
+    if not task.cancelled():
+        _ = task.exception()

@@ -1,0 +1,330 @@
+"""The durable calls of one run on stores: carried out by the injected store, recorded in the same batch.
+
+A store that can join (`Joinable`) commits the row of the call together with what it does. With any other, its receipt
+makes the operation exactly-once, and the row follows in a batch of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias, TypeVar, final
+
+from ...core.batch import Batch, Fenced, Write, WriteStep
+from ...core.codec import Codec
+from ...core.model import (
+    Conflict,
+    Contended,
+    Deleted,
+    InvalidState,
+    ReceiptMismatch,
+    Revision,
+    Snapshot,
+    StepId,
+    StoreKey,
+    StoreNotFound,
+    TooLarge,
+    Unavailable,
+    Updated,
+    snapshot_of,
+    updated_of,
+)
+from ...core.operation import Create, DeleteFrom, Operation, Update, UpdateFrom
+from ...core.outcome import Failure, Outcome, Success
+from ...core.patch import replay_json
+from ...core.step import Pin, StepRow
+from ...core.store_outcome import Named, StoreFailure, read_outcome, write_outcome
+from ...services.ids import Ids
+from ...services.ledger import Ledger
+from ...services.store import Initial, Joinable, Store, StoreDefinition, Updater, resolve_initial
+from .pause import Pauses
+from .record import RunRecord
+from .steps import VALUE_BYTES
+
+__all__ = ["DrivenStores"]
+
+_T = TypeVar("_T")
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+_F = TypeVar("_F")
+
+Passing: TypeAlias = Contended | Fenced | Unavailable
+"""What a run never sees: the call is tried again, or the run is set aside."""
+
+
+@final
+class _Call:
+    """One store call on its way: its row, numbered once, however often its batch is planned."""
+
+    __slots__ = ("_record", "_row", "_store", "_writes", "numbered")
+
+    def __init__(self, record: RunRecord, row: StepRow, store: StoreKey) -> None:
+        self._record = record
+        self._row = row
+        self._store = store
+        self._writes: tuple[Write, ...] = ()
+        self.numbered: StepRow | None = None
+
+    def row(self, outcome: Outcome[Named, StoreFailure]) -> StepRow:
+        """The row that records this outcome, pinning the revision that it names."""
+        named = outcome.unwrap() if isinstance(outcome, Success) else None
+        revision = named.revision if named is not None and named.kind in ("snapshot", "updated") else None
+        pin = None if revision is None else Pin(self._store, revision)
+        return replace(self._row, value=write_outcome(outcome), pin=pin)
+
+    def join(self, outcome: Outcome[Named, StoreFailure]) -> Batch:
+        """What is committed beside the operation when it comes to this outcome."""
+        row = self.row(outcome)
+        if self.numbered is None:
+            self.numbered = self._record.number(row)
+            self._writes = self._record.going_on()
+        else:
+            self.numbered = replace(row, position=self.numbered.position, recorded_at_ms=self.numbered.recorded_at_ms)
+        return Batch((self._record.fence,), (WriteStep(self.numbered), *self._writes))
+
+
+@final
+class DrivenStores:
+    """The store calls of one run."""
+
+    def __init__(self, record: RunRecord, ledger: Ledger, store: Store, ids: Ids) -> None:
+        self._record = record
+        self._ledger = ledger
+        self._store = store
+        self._ids = ids
+
+    # --- reads ----------------------------------------------------------------
+
+    async def get(
+        self, key: str, definition: StoreDefinition[_T], id: str
+    ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState]:
+        async def live(_: _Call) -> Outcome[Named, StoreFailure]:
+            return _map(await self._get(definition, id), _name_snapshot)
+
+        recorded = await self._recorded(key, "store.get", definition.key(id), live)
+        return _only(await self._snapshot(definition, id, recorded), StoreNotFound, InvalidState)
+
+    async def select(
+        self, key: str, definition: StoreDefinition[_T], id: str, selector: Callable[[_T], object], codec: Codec
+    ) -> Outcome[object, StoreNotFound | InvalidState]:
+        what = f"the value that {key!r} selected"
+
+        def name(snapshot: Snapshot[_T]) -> Named:
+            encoded = codec.encode(_not_awaitable(selector(snapshot.state), key), what)
+            if len(encoded) > VALUE_BYTES:
+                raise ValueError(f"{what} is {len(encoded)} bytes of JSON, and the limit is {VALUE_BYTES}")
+            return Named("selected", snapshot.revision, value=encoded)
+
+        async def live(_: _Call) -> Outcome[Named, StoreFailure]:
+            return _map(await self._get(definition, id), name)
+
+        recorded = await self._recorded(key, "store.select", definition.key(id), live)
+        chosen = _map(recorded, lambda named: codec.decode(named.value or b"null", what))
+        return _only(chosen, StoreNotFound, InvalidState)
+
+    async def _get(self, definition: StoreDefinition[_T], id: str) -> Outcome[Snapshot[_T], StoreFailure]:
+        return await self._insistently(partial(self._store.get, definition, id))
+
+    # --- writes ---------------------------------------------------------------
+
+    async def get_or_create(
+        self, key: str, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
+    ) -> Outcome[Snapshot[_T], InvalidState | TooLarge]:
+        store_key = definition.key(id)
+
+        async def live(call: _Call) -> Outcome[Named, StoreFailure]:
+            found = await self._get(definition, id)
+            if isinstance(found, Success) or not isinstance(found.failure(), StoreNotFound):
+                return _map(found, _name_snapshot)
+            value = await resolve_initial(initial)
+            operation = Create(store_key, definition.schema, value, self._ids.new())
+            plain = partial(self._store.get_or_create, definition, id, value)
+            return await self._apply(call, operation, _name_snapshot, plain)
+
+        recorded = await self._recorded(key, "store.get_or_create", store_key, live)
+        return _only(await self._snapshot(definition, id, recorded), InvalidState, TooLarge)
+
+    async def update(
+        self, key: str, definition: StoreDefinition[_T], id: str, updater: Updater[_T]
+    ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
+        step = StepId(self._record.row.id, key)
+
+        async def live(call: _Call) -> Outcome[Named, StoreFailure]:
+            operation = Update(definition.key(id), definition.schema, updater, step)
+            plain = partial(self._store.update, definition, id, updater, step=step)
+            return await self._apply(call, operation, _name_updated, plain)
+
+        recorded = await self._recorded(key, "store.update", definition.key(id), live)
+        updated = await self._updated(definition, id, recorded)
+        return _only(updated, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
+
+    async def update_from(
+        self,
+        key: str,
+        definition: StoreDefinition[_T],
+        id: str,
+        expected: Snapshot[_T] | Revision,
+        updater: Updater[_T],
+    ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
+        step = StepId(self._record.row.id, key)
+        revision = _revision(expected)
+
+        async def live(call: _Call) -> Outcome[Named, StoreFailure]:
+            operation = UpdateFrom(definition.key(id), definition.schema, revision, updater, step)
+            plain = partial(self._store.update_from, definition, id, revision, updater, step=step)
+            return await self._apply(call, operation, _name_updated, plain)
+
+        recorded = await self._recorded(key, "store.update_from", definition.key(id), live)
+        return await self._updated(definition, id, recorded)
+
+    async def delete_from(
+        self, key: str, definition: StoreDefinition[_T], id: str, expected: Snapshot[_T] | Revision
+    ) -> Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge]:
+        step = StepId(self._record.row.id, key)
+        revision = _revision(expected)
+
+        async def live(call: _Call) -> Outcome[Named, StoreFailure]:
+            operation = DeleteFrom(definition.key(id), revision, step)
+            plain = partial(self._store.delete_from, definition, id, revision, step=step)
+            return await self._apply(call, operation, _name_deleted, plain)
+
+        recorded = await self._recorded(key, "store.delete_from", definition.key(id), live)
+        deleted = _map(recorded, lambda _: Deleted())
+        return _only(deleted, Conflict, StoreNotFound, ReceiptMismatch, TooLarge)
+
+    # --- the way of every call --------------------------------------------------
+
+    async def _recorded(
+        self, key: str, kind: str, store: StoreKey, live: Callable[[_Call], Awaitable[Outcome[Named, StoreFailure]]]
+    ) -> Outcome[Named, StoreFailure]:
+        """The recorded outcome of a call, or what it comes to now, recorded and handed over in its turn."""
+        asked = await self._record.begin(key, kind, str(store))
+        if asked.row is not None:
+            await self._record.hand_over(asked.row)
+            return read_outcome(asked.row.value or b"{}")
+        call = _Call(self._record, self._record.new(key, kind, str(store)), store)
+        try:
+            outcome = await live(call)
+        except BaseException:
+            self._record.give_up(call.numbered)
+            raise
+        if call.numbered is None:
+            await self._record.complete(call.row(outcome))
+        else:
+            await self._record.completed(call.numbered)
+        return outcome
+
+    async def _apply(
+        self,
+        call: _Call,
+        operation: Operation[_A, StoreFailure],
+        name: Callable[[_A], Named],
+        plain: Callable[[], Awaitable[Outcome[_A, StoreFailure | Passing]]],
+    ) -> Outcome[Named, StoreFailure]:
+        store = self._store
+        if not isinstance(store, Joinable):
+            return _map(await self._insistently(plain), name)
+
+        def join(outcome: Outcome[_A, StoreFailure | ReceiptMismatch | TooLarge]) -> Batch:
+            return call.join(_map(outcome, name))
+
+        return _map(await self._insistently(lambda: store.apply(operation, join)), name)
+
+    async def _insistently(
+        self, attempt: Callable[[], Awaitable[Outcome[_A, StoreFailure | Passing]]]
+    ) -> Outcome[_A, StoreFailure]:
+        """What a store answers, however often it has to be asked. Raises Suspended if the run is lost or set aside."""
+        pauses = Pauses(self._record.clock)
+        while True:
+            outcome = await attempt()
+            if isinstance(outcome, Success):
+                return outcome
+            failure = outcome.failure()
+            if not isinstance(failure, Contended | Fenced | Unavailable):
+                return Failure(failure)
+            await self._record.try_again(failure, pauses)
+
+    # --- states of recorded revisions -------------------------------------------
+
+    async def _snapshot(
+        self, definition: StoreDefinition[_T], id: str, recorded: Outcome[Named, StoreFailure]
+    ) -> Outcome[Snapshot[_T], StoreFailure]:
+        if isinstance(recorded, Failure):
+            return recorded
+        read = await self._state(definition, id, _named_revision(recorded.unwrap()))
+        return _map(read, lambda pair: snapshot_of(partial(definition.schema.clone, pair[0]), pair[1]))
+
+    async def _updated(
+        self, definition: StoreDefinition[_T], id: str, recorded: Outcome[Named, StoreFailure]
+    ) -> Outcome[Updated[_T], StoreFailure]:
+        if isinstance(recorded, Failure):
+            return recorded
+        read = await self._state(definition, id, _named_revision(recorded.unwrap()))
+        before = recorded.unwrap().previous_version or 0
+        return _map(read, lambda pair: updated_of(partial(definition.schema.clone, pair[0]), before, pair[1]))
+
+    async def _state(
+        self, definition: StoreDefinition[_T], id: str, revision: Revision
+    ) -> Outcome[tuple[_T, Revision], StoreFailure]:
+        """The state at a revision that a row pins."""
+        key = definition.key(id)
+        read = await self._insistently(partial(self._ledger.document, key, revision))
+        if isinstance(read, Failure):
+            return read
+        document = read.unwrap()
+        if document is None:
+            self._record.stop(f"revision {revision.version} of store {key}, which the run has read, is kept no more")
+        decoded = definition.schema.decode(replay_json(document.base, document.patches))
+        if isinstance(decoded, Failure):
+            return Failure(InvalidState(key, decoded.failure()))
+        return Success((decoded.unwrap(), revision))
+
+
+# --- helpers ------------------------------------------------------------------
+
+
+def _map(outcome: Outcome[_A, _F], make: Callable[[_A], _B]) -> Outcome[_B, _F]:
+    return outcome if isinstance(outcome, Failure) else Success(make(outcome.unwrap()))
+
+
+def _only(outcome: Outcome[_A, StoreFailure], *kinds: type[_F]) -> Outcome[_A, _F]:
+    """The outcome of a call that meets failures of these kinds and no others."""
+    if isinstance(outcome, Success):
+        return outcome
+    failure = outcome.failure()
+    for kind in kinds:
+        if isinstance(failure, kind):
+            return Failure(failure)
+    raise AssertionError(f"a store call met {failure!r}, which it cannot meet")
+
+
+def _name_snapshot(snapshot: Snapshot[object]) -> Named:
+    return Named("snapshot", snapshot.revision)
+
+
+def _name_updated(updated: Updated[object]) -> Named:
+    return Named("updated", updated.revision, updated.previous_version)
+
+
+def _name_deleted(_: Deleted) -> Named:
+    return Named("deleted")
+
+
+def _named_revision(named: Named) -> Revision:
+    if named.revision is None:
+        raise AssertionError(f"the recorded {named.kind} names no revision")
+    return named.revision
+
+
+def _revision(expected: Snapshot[object] | Revision) -> Revision:
+    return expected if isinstance(expected, Revision) else expected.revision
+
+
+def _not_awaitable(value: object, key: str) -> object:
+    if not inspect.isawaitable(value):
+        return value
+    if inspect.iscoroutine(value):
+        value.close()
+    raise TypeError(f"the selector of {key!r} is async; a selector is an ordinary function of the state")

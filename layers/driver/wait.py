@@ -1,0 +1,79 @@
+"""What a run is waiting for, and how such a wait is cut short."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal, TypeAlias, final
+
+from ...services.clock import Clock
+
+__all__ = ["Interrupt", "Reason", "Waits"]
+
+Interrupt: TypeAlias = Literal["cancel", "aside"]
+Reason: TypeAlias = Literal["task", "time", "cancel", "aside"]
+
+
+@final
+class Waits:
+    """The open waits of one run: those that are shown in its row, and those that are being awaited."""
+
+    __slots__ = ("_awaited", "_clock", "_executing", "_shown")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shown: dict[str, tuple[str, int]] = {}
+        self._awaited: dict[asyncio.Future[Reason], tuple[bool, bool]] = {}
+        self._executing = 0
+
+    def begin(self, key: str, text: str, at_ms: int) -> None:
+        """The durable call `key` waits until `at_ms`, as `text` says."""
+        self._shown[key] = (text, at_ms)
+
+    def done(self, key: str) -> None:
+        """It waits no longer."""
+        self._shown.pop(key, None)
+
+    @property
+    def text(self) -> str | None:
+        """What the run waits for, in words."""
+        return "; ".join(text for text, _ in self._shown.values()) or None
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """The first instant that the run waits for."""
+        return min((at_ms for _, at_ms in self._shown.values()), default=None)
+
+    @property
+    def all_waiting(self) -> bool:
+        """Whether the run waits and does nothing else."""
+        return bool(self._shown) and self._executing == 0
+
+    def interrupt(self, reason: Interrupt) -> None:
+        """End the waits that this may end: cancellation those that say so, setting aside those for an instant."""
+        for future, (cancellable, executing) in list(self._awaited.items()):
+            if not future.done() and (cancellable if reason == "cancel" else not executing):
+                future.set_result(reason)
+
+    async def first(self, task: asyncio.Task[object] | None, until_ms: int | None, *, cancellable: bool) -> Reason:
+        """Wait until the task has ended, the instant has come, or the wait is cut short; which of them it was."""
+        future: asyncio.Future[Reason] = asyncio.get_running_loop().create_future()
+
+        def end(reason: Reason) -> None:
+            if not future.done():
+                future.set_result(reason)
+
+        timer: asyncio.Task[None] | None = None
+        if task is not None:
+            task.add_done_callback(lambda _: end("task"))
+        if until_ms is not None:
+            timer = asyncio.get_running_loop().create_task(self._clock.sleep_until_ms(until_ms))
+            timer.add_done_callback(lambda timer: None if timer.cancelled() else end("time"))
+        self._awaited[future] = (cancellable, task is not None)
+        self._executing += task is not None
+        try:
+            return await future
+        finally:
+            self._executing -= task is not None
+            del self._awaited[future]
+            if timer is not None:
+                timer.cancel()

@@ -1,0 +1,190 @@
+"""The worker of an engine: it claims runs that may be claimed, drives them, and keeps their leases.
+
+It looks for such runs when it is told to (`look`), when one becomes due, and when somebody has committed: whether
+anybody has is asked every `WATCH_MS`, which costs next to nothing. A pause without any of these grows from `POLL_MS` by
+half each time to `POLL_CAP_MS`, so even a missed sign delays a run and never loses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import final
+
+from ...core.batch import Batch, ChangeRun, RenewLeases, RunFence
+from ...core.lease import RENEW_MS, claim, hold
+from ...core.outcome import Failure, Outcome
+from ...core.run import RunRow
+from ...core.step import StepRow
+from ...services.ledger import DueRuns
+from ...services.workflow import AnyWorkflow
+from .owner import is_provably_dead
+from .run import RunDriver, Tools
+
+__all__ = ["Worker"]
+
+SLICE = 256
+"""How many runs are claimed at a time, oldest first."""
+
+WATCH_MS = 250
+POLL_MS = 200
+POLL_CAP_MS = 30_000
+
+DRAIN_S = 5.0
+"""How long steps that are being executed may go on when the worker closes, in seconds of the event loop's own time: a
+program that ends must end, also where its clock stands still."""
+
+
+@final
+class Worker:
+    """Drives runs of `workflows` as `owner`. `on_end` is called whenever a driver is done with a run."""
+
+    def __init__(
+        self, tools: Tools, owner: str, workflows: Mapping[str, AnyWorkflow], on_end: Callable[[str], None]
+    ) -> None:
+        self._tools = tools
+        self._owner = owner
+        self._workflows = workflows
+        self._on_end = on_end
+        self._drivers: dict[str, tuple[RunDriver, asyncio.Task[None]]] = {}
+        self._signs = asyncio.Event()
+        self._changes: int | None = None
+        self._closing = False
+        self._loops: list[asyncio.Task[None]] = []
+
+    # --- from outside ---------------------------------------------------------
+
+    def open(self) -> None:
+        """Begin to look for runs."""
+        loop = asyncio.get_running_loop()
+        self._loops = [loop.create_task(body()) for body in (self._claim_loop, self._watch_loop, self._renew_loop)]
+
+    def look(self) -> None:
+        """There may be something to claim, or to cancel."""
+        self._signs.set()
+
+    def drive(self, row: RunRow, rows: tuple[StepRow, ...] = ()) -> None:
+        """Execute a run that `owner` has claimed."""
+        driver = RunDriver(self._tools, row, self._workflows[row.workflow], rows)
+        task = asyncio.get_running_loop().create_task(driver.drive(), name=f"stepwell run {row.id}")
+        self._drivers[row.id] = (driver, task)
+        task.add_done_callback(lambda task: self._ended(row.id, task))
+
+    def cancel(self, run_id: str) -> None:
+        """Let a cancellation that was recorded reach the run, if it is driven here."""
+        if (found := self._drivers.get(run_id)) is not None:
+            found[0].cancel()
+
+    async def close(self) -> None:
+        """Claim nothing more, give all runs back, and return within bounded time."""
+        self._closing = True
+        for task in self._loops:
+            _ = task.cancel()
+        for driver, _ in self._drivers.values():
+            driver.set_aside()
+        tasks = [task for _, task in self._drivers.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=DRAIN_S)
+            for task in late:
+                _ = task.cancel()
+            if late:
+                _ = await asyncio.wait(late, timeout=DRAIN_S)
+        _ = await asyncio.gather(*self._loops, return_exceptions=True)
+
+    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+        del self._drivers[run_id]
+        self._on_end(run_id)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            context = {"message": f"the driver of run {run_id!r} broke; its lease will run out", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    # --- claiming -------------------------------------------------------------
+
+    async def _claim_loop(self) -> None:
+        pause_ms = POLL_MS
+        while True:
+            self._signs.clear()
+            next_at_ms = await self._look()
+            now_ms = self._tools.clock.now_ms()
+            until_ms = now_ms + pause_ms if next_at_ms is None else min(now_ms + pause_ms, max(next_at_ms, now_ms + 1))
+            signed = await self._sign_or_instant(until_ms)
+            pause_ms = POLL_MS if signed else min(pause_ms * 3 // 2, POLL_CAP_MS)
+
+    async def _sign_or_instant(self, at_ms: int) -> bool:
+        """Wait for a sign, or for an instant. True: it was a sign."""
+        timer = asyncio.get_running_loop().create_task(self._tools.clock.sleep_until_ms(at_ms))
+        signs = asyncio.get_running_loop().create_task(self._signs.wait())
+        try:
+            _ = await asyncio.wait((timer, signs), return_when=asyncio.FIRST_COMPLETED)
+            return self._signs.is_set()
+        finally:
+            _ = timer.cancel()
+            _ = signs.cancel()
+
+    async def _look(self) -> int | None:
+        """Claim what is due, slice by slice; when the next run will be, if that is known."""
+        await self._deliver_cancellations()
+        while not self._closing:
+            found = await self._due()
+            if isinstance(found, Failure):
+                return None  # the ledger does not answer now; the next look asks again
+            due = found.unwrap()
+            claimed = [await self._claim(row) for row in due.rows if row.id not in self._drivers]
+            if len(due.rows) < SLICE or not any(claimed):
+                return due.next_at_ms
+            await asyncio.sleep(0)
+        return None
+
+    async def _due(self) -> Outcome[DueRuns, object]:
+        ledger = self._tools.ledger
+        owners = await ledger.owners()
+        if isinstance(owners, Failure):
+            return owners
+        dead = [owner for owner in owners.unwrap() if owner != self._owner and is_provably_dead(owner)]
+        now_ms = self._tools.clock.now_ms()
+        return await ledger.due(tuple(self._workflows), now_ms, dead=dead, limit=SLICE)
+
+    async def _claim(self, row: RunRow) -> bool:
+        """Take a run and begin to drive it, unless somebody else was faster."""
+        ledger = self._tools.ledger
+        read = await ledger.steps(row.id)
+        if isinstance(read, Failure):
+            return False
+        rows = read.unwrap()
+        position = max((step.position or 0 for step in rows), default=0)
+        columns = claim(row, self._owner, self._tools.clock.now_ms(), position)
+        verdict = await ledger.commit(Batch((RunFence(row.id, row.fence),), (ChangeRun(row.id, columns),)))
+        if isinstance(verdict, Failure):
+            return False
+        if columns.get("owner") is None:  # it has lost too many owners, and is stuck now
+            self._on_end(row.id)
+        elif not self._closing:
+            claimed = await ledger.run(row.id)
+            if isinstance(claimed, Failure) or (taken := claimed.unwrap()) is None or taken.owner != self._owner:
+                return False
+            self.drive(taken, rows)
+        return True
+
+    async def _deliver_cancellations(self) -> None:
+        requested = await self._tools.ledger.cancel_requests(self._owner)
+        for run_id in () if isinstance(requested, Failure) else requested.unwrap():
+            self.cancel(run_id)
+
+    # --- signs from other processes, and to them ------------------------------
+
+    async def _watch_loop(self) -> None:
+        clock = self._tools.clock
+        while True:
+            await clock.sleep_until_ms(clock.now_ms() + WATCH_MS)
+            changes = await self._tools.ledger.changes()
+            if not isinstance(changes, Failure) and changes.unwrap() != self._changes:
+                self._changes = changes.unwrap()
+                self.look()
+
+    async def _renew_loop(self) -> None:
+        clock = self._tools.clock
+        while True:
+            await clock.sleep_until_ms(clock.now_ms() + RENEW_MS)
+            if self._drivers:
+                renewal = RenewLeases(self._owner, hold(clock.now_ms()))
+                _ = await self._tools.ledger.commit(Batch((), (renewal,)))  # if it fails, the next is in time

@@ -1,0 +1,393 @@
+"""The engine over a ledger: it starts runs, lets its worker drive them, and reads their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import TypeVar, TypeVarTuple, cast, final
+
+from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RunFence
+from ..core.codec import read_error, same_json
+from ..core.lease import hold
+from ..core.model import TimedOut, TooLarge, Unavailable, check_name
+from ..core.outcome import Failure, Outcome, Success
+from ..core.run import RunColumns, RunRow, RunState, next_state
+from ..services.clock import Clock
+from ..services.engine import (
+    Engine,
+    ResultFailure,
+    RunCancelled,
+    RunFailed,
+    RunHandle,
+    RunMismatch,
+    RunNotFound,
+    RunStatus,
+)
+from ..services.ids import Ids
+from ..services.ledger import Ledger
+from ..services.run import Run, Timeout
+from ..services.store import Store
+from ..services.workflow import AnyWorkflow, Workflow, WorkflowCall
+from .driver.execution import Pool
+from .driver.owner import name_owner
+from .driver.run import Tools
+from .driver.worker import WATCH_MS, Worker
+from .layer import Layer, provides
+
+__all__ = ["LedgerEngine", "NoopEngine", "layer", "layer_noop", "layer_test"]
+
+_R = TypeVar("_R")
+_Ts = TypeVarTuple("_Ts")
+
+ARGUMENT_BYTES = 2 * 2**20
+"""The largest arguments of a run, as JSON."""
+
+
+@final
+class LedgerEngine:
+    """Runs whose rows are in a ledger. It drives runs of its own workflows, and none if it has no worker."""
+
+    def __init__(
+        self, ledger: Ledger, store: Store, clock: Clock, ids: Ids, workflows: Iterable[AnyWorkflow], *, drive: bool
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._ids = ids
+        self._workflows = _by_name(workflows)
+        self._owner = name_owner(ids.new())
+        self._pool = Pool()
+        tools = Tools(ledger, store, clock, ids, self._pool)
+        self._ended: dict[str, list[asyncio.Future[None]]] = {}
+        drives = drive and bool(self._workflows)
+        self._worker = Worker(tools, self._owner, self._workflows, self._notify) if drives else None
+
+    async def __aenter__(self) -> LedgerEngine:
+        if self._worker is not None:
+            self._worker.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._worker is not None:
+            await self._worker.close()
+        self._pool.close()
+
+    # --- starting ---------------------------------------------------------------
+
+    async def start(
+        self, workflow: Callable[[Run, *_Ts], WorkflowCall[_R]], *args: *_Ts, id: str | None = None
+    ) -> Outcome[RunHandle[_R], RunMismatch | TooLarge | Unavailable]:
+        started = _as_workflow(workflow)
+        run_id = self._ids.new() if id is None else check_name("a run's id", id)
+        arguments = started.arguments.encode(args)
+        if len(arguments) > ARGUMENT_BYTES:
+            return Failure(TooLarge(f"the arguments of run {run_id!r}", len(arguments), ARGUMENT_BYTES))
+        row = self._new_row(run_id, started, arguments)
+        verdict = await self._ledger.commit(Batch((NoRun(run_id),), (InsertRun(row),)))
+        match verdict:
+            case Success():
+                if self._worker is not None and row.owner is not None:
+                    self._worker.drive(row)
+            case Failure(Unavailable() | TooLarge() as failure):
+                return Failure(failure)
+            case Failure():
+                found = await self._compare(row)
+                if isinstance(found, Failure):
+                    return found
+        return Success(RunHandle[_R](self, run_id, _reader(started)))
+
+    def _new_row(self, run_id: str, workflow: AnyWorkflow, arguments: bytes) -> RunRow:
+        """The row of a new run: this engine's own, if it can drive it, and pending otherwise."""
+        now_ms = self._clock.now_ms()
+        mine = self._worker is not None and self._workflows.get(workflow.name) is workflow
+        return RunRow(
+            id=run_id,
+            workflow=workflow.name,
+            version=workflow.version,
+            arguments=arguments,
+            state=next_state("pending", "claim") if mine else "pending",
+            created_at_ms=now_ms,
+            updated_at_ms=now_ms,
+            owner=self._owner if mine else None,
+            fence=1,
+            lease_until_ms=hold(now_ms) if mine else 0,
+        )
+
+    async def _compare(self, row: RunRow) -> Outcome[None, RunMismatch | Unavailable]:
+        """Whether the run that has this id is the one that was asked for."""
+        read = await self._ledger.run(row.id)
+        if isinstance(read, Failure):
+            return read
+        found = read.unwrap()
+        if found is None:  # it was purged between the two
+            return Failure(Unavailable(f"run {row.id!r} has just been removed; start it again", "no"))
+        if found.workflow == row.workflow and same_json(found.arguments, row.arguments):
+            return Success(None)
+        return Failure(RunMismatch(row.id, recorded=_in_words(found), requested=_in_words(row)))
+
+    # --- looking ----------------------------------------------------------------
+
+    async def status(self, id: str) -> Outcome[RunStatus, RunNotFound | Unavailable]:
+        found = await self._row(id)
+        return found if isinstance(found, Failure) else Success(_status(found.unwrap()))
+
+    async def runs(
+        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
+        if limit < 0:
+            raise ValueError(f"runs(limit={limit}): it cannot be negative")
+        found = await self._ledger.runs(state=state, workflow=workflow, limit=limit, after=after)
+        return found if isinstance(found, Failure) else Success(tuple(map(_status, found.unwrap())))
+
+    async def result(self, id: str, *, timeout: Timeout = None) -> Outcome[object, ResultFailure]:
+        ended = await self._ending(id, timeout)
+        if isinstance(ended, Failure):
+            return ended
+        row = ended.unwrap()
+        workflow = self._workflows.get(row.workflow)
+        read = _read_json if workflow is None else _reader(workflow)
+        return Success(read(row.outcome or b"null"))
+
+    async def outcome(self, id: str, *, timeout: Timeout = None) -> Outcome[bytes, ResultFailure]:
+        """What a run returned, as JSON; for handles, which know the type."""
+        ended = await self._ending(id, timeout)
+        return ended if isinstance(ended, Failure) else Success(ended.unwrap().outcome or b"null")
+
+    async def _row(self, id: str) -> Outcome[RunRow, RunNotFound | Unavailable]:
+        read = await self._ledger.run(id)
+        if isinstance(read, Failure):
+            return read
+        row = read.unwrap()
+        return Failure(RunNotFound(id)) if row is None else Success(row)
+
+    async def _ending(self, id: str, timeout: Timeout) -> Outcome[RunRow, ResultFailure]:
+        """The row of a run that has completed, awaited for `timeout` at most."""
+        began_ms = self._clock.now_ms()
+        timeout_ms = _ms(timeout)
+        while True:
+            ended = self._listen(id)
+            try:
+                found = await self._row(id)
+                if isinstance(found, Failure):
+                    return found
+                row = found.unwrap()
+                if row.ended:
+                    return _ending(row)
+                left_ms = None if timeout_ms is None else began_ms + timeout_ms - self._clock.now_ms()
+                if left_ms is not None and left_ms <= 0:
+                    return Failure(TimedOut(timeout_ms or 0))
+                await self._ended_or_later(ended, WATCH_MS if left_ms is None else min(left_ms, WATCH_MS))
+            finally:
+                self._forget(id, ended)
+
+    async def _ended_or_later(self, ended: asyncio.Future[None], after_ms: int) -> None:
+        """Wait until a driver of this engine is done with the run, or look again later: others drive runs too."""
+        clock = self._clock
+        timer = asyncio.get_running_loop().create_task(clock.sleep_until_ms(clock.now_ms() + after_ms))
+        try:
+            _ = await asyncio.wait((timer, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            _ = timer.cancel()
+
+    def _listen(self, id: str) -> asyncio.Future[None]:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended.setdefault(id, []).append(ended)
+        return ended
+
+    def _forget(self, id: str, ended: asyncio.Future[None]) -> None:
+        listeners = self._ended.get(id, [])
+        if ended in listeners:
+            listeners.remove(ended)
+        if not listeners:
+            _ = self._ended.pop(id, None)
+
+    def _notify(self, id: str) -> None:
+        for ended in self._ended.pop(id, ()):
+            if not ended.done():
+                ended.set_result(None)
+
+    # --- intervening ------------------------------------------------------------
+
+    async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
+        while True:
+            found = await self._row(id)
+            if isinstance(found, Failure):
+                return found
+            row = found.unwrap()
+            if row.ended:
+                return Success(None)
+            begun = row.state not in ("pending", "stuck")
+            changed = await self._change(row, _cancellation(row, self._clock.now_ms(), begun=begun))
+            if isinstance(changed, Failure):
+                return changed
+            if changed.unwrap():
+                break
+        if not begun:
+            self._notify(id)
+        elif self._worker is not None:
+            self._worker.cancel(id)
+            self._worker.look()
+        return Success(None)
+
+    async def resume(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
+        while True:
+            found = await self._row(id)
+            if isinstance(found, Failure):
+                return found
+            row = found.unwrap()
+            if row.state != "stuck":
+                return Success(None)
+            columns: RunColumns = {
+                "state": next_state(row.state, "resume"),
+                "updated_at_ms": self._clock.now_ms(),
+                "fence": row.fence + 1,
+                "problem": None,
+                "waiting_on": "an engine that drives its workflow",
+                "crashes": 0,
+            }
+            changed = await self._change(row, columns)
+            if isinstance(changed, Failure):
+                return changed
+            if changed.unwrap():
+                break
+        if self._worker is not None:
+            self._worker.look()
+        return Success(None)
+
+    async def _change(self, row: RunRow, columns: RunColumns) -> Outcome[bool, Unavailable]:
+        """Change a run that still stands at this fence. False: it does not any more."""
+        verdict = await self._ledger.commit(Batch((RunFence(row.id, row.fence),), (ChangeRun(row.id, columns),)))
+        match verdict:
+            case Success():
+                return Success(True)
+            case Failure(Fenced()):
+                return Success(False)
+            case Failure(Unavailable() as failure):
+                return Failure(failure)
+            case Failure(refusal):
+                raise AssertionError(f"a change of run {row.id!r} was refused by {refusal!r}")
+
+
+@final
+class NoopEngine:
+    """There is no engine: nothing is started, and nothing is known."""
+
+    async def start(
+        self, workflow: Callable[[Run, *_Ts], WorkflowCall[_R]], *args: *_Ts, id: str | None = None
+    ) -> Outcome[RunHandle[_R], RunMismatch | TooLarge | Unavailable]:
+        return _absent()
+
+    async def status(self, id: str) -> Outcome[RunStatus, RunNotFound | Unavailable]:
+        return _absent()
+
+    async def result(self, id: str, *, timeout: Timeout = None) -> Outcome[object, ResultFailure]:
+        return _absent()
+
+    async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
+        return _absent()
+
+    async def resume(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
+        return _absent()
+
+    async def runs(
+        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
+        return _absent()
+
+
+def layer(workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Engine, Clock | Ids | Ledger | Store]:
+    """The engine over whichever ledger is given. It drives its own `workflows`, unless `drive` says not to.
+
+    A ValueError says that two workflows have one name.
+    """
+    known = tuple(_by_name(workflows).values())
+
+    @provides
+    async def recipe(ledger: Ledger, store: Store, clock: Clock, ids: Ids) -> AsyncIterator[Engine]:
+        async with LedgerEngine(ledger, store, clock, ids, known, drive=drive) as engine:
+            yield engine
+
+    return recipe
+
+
+def layer_test(
+    workflows: Iterable[AnyWorkflow] = (), drive: bool = True
+) -> Layer[Engine, Clock | Ids | Ledger | Store]:
+    """The same engine: it is as deterministic as the clock, the ids and the ledger that it is given."""
+    return layer(workflows, drive)
+
+
+def layer_noop() -> Layer[Engine, Engine]:
+    """No engine: every call answers `Unavailable`."""
+
+    @provides
+    def recipe() -> Iterator[Engine]:
+        yield NoopEngine()
+
+    return recipe
+
+
+# --- helpers ------------------------------------------------------------------
+
+
+def _absent() -> Failure[Unavailable]:
+    return Failure(Unavailable("there is no engine in this composition: add `engine.layer(...)`", "no"))
+
+
+def _by_name(workflows: Iterable[AnyWorkflow]) -> dict[str, AnyWorkflow]:
+    known: dict[str, AnyWorkflow] = {}
+    for workflow in workflows:
+        named = _as_workflow(workflow)
+        if known.setdefault(named.name, named) is not named:
+            raise ValueError(f"two workflows are named {named.name!r}; give one of them another name")
+    return known
+
+
+def _as_workflow(workflow: object) -> AnyWorkflow:
+    if not isinstance(workflow, Workflow):
+        raise TypeError(f"{workflow!r} is no workflow: decorate its function with @workflow")
+    return cast(AnyWorkflow, workflow)
+
+
+def _cancellation(row: RunRow, now_ms: int, *, begun: bool) -> RunColumns:
+    if not begun:
+        state = next_state(row.state, "cancel")
+        return {"state": state, "updated_at_ms": now_ms, "fence": row.fence + 1, "cancel_requested": True}
+    columns: RunColumns = {"updated_at_ms": now_ms, "cancel_requested": True}
+    if row.owner is None:
+        columns["wake_at_ms"] = None  # whoever takes it up lets the cancellation reach it, at once
+    return columns
+
+
+def _status(row: RunRow) -> RunStatus:
+    return RunStatus(row.id, row.workflow, row.state, row.waiting_on, row.problem, row.created_at_ms, row.updated_at_ms)
+
+
+def _ending(row: RunRow) -> Outcome[RunRow, RunFailed | RunCancelled]:
+    match row.state:
+        case "failed":
+            error, _ = read_error(row.outcome or b"")
+            return Failure(RunFailed(row.id, error))
+        case "cancelled":
+            return Failure(RunCancelled(row.id))
+        case _:
+            return Success(row)
+
+
+def _reader(workflow: AnyWorkflow) -> Callable[[bytes], object]:
+    return lambda data: workflow.result.decode(data, f"the recorded result of the workflow {workflow.name}")
+
+
+def _read_json(data: bytes) -> object:
+    return json.loads(data)
+
+
+def _in_words(row: RunRow) -> str:
+    return f"{row.workflow}({row.arguments.decode()[1:-1]})"
+
+
+def _ms(timeout: Timeout) -> int | None:
+    if timeout is None:
+        return None
+    return round((timeout.total_seconds() if isinstance(timeout, timedelta) else timeout) * 1000)
