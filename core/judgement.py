@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from .batch import (
+    BATCH_BYTES,
     AlreadyApplied,
     Batch,
     ChangeRun,
@@ -34,8 +35,9 @@ from .batch import (
     WriteBase,
     WriteReceipt,
     WriteStep,
+    size_bytes,
 )
-from .model import Conflict, ReceiptMismatch, Revision, StepId, StoreKey, StoreNotFound
+from .model import Conflict, ReceiptMismatch, Revision, StepId, StoreKey, StoreNotFound, TooLarge
 from .outcome import Failure, Outcome, Success
 
 __all__ = ["Tips", "check_writes", "judge", "judge_next", "stores_of"]
@@ -76,20 +78,24 @@ def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
     return Success(None)
 
 
-def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[AlreadyApplied | None, Refusal]:
+def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[AlreadyApplied | None, Refusal | TooLarge]:
     """`judge` for one batch of a sequence; `refused` begins empty, and collects the stores on which one was refused.
 
     A revision is named by its version. Where another writer has made the version that a refused batch was to make, the
     next batch would find the name that it expects on a state that it was not planned on; so it is refused unread.
     """
-    verdict = judge(batch, tips)
+    stores = stores_of(batch)
+    verdict: Outcome[AlreadyApplied | None, Refusal | TooLarge] = judge(batch, tips)
     if isinstance(verdict, Success) and verdict.unwrap() is None:
-        unread = next((expected for expected in stores_of(batch) if expected.key in refused), None)
-        if unread is None:
+        unread = next((expected for expected in stores if expected.key in refused), None)
+        if unread is not None:
+            planned = unread.revision if isinstance(unread, StoreAt) else unread.planned
+            verdict = Failure(Conflict(unread.key, expected=planned, actual=tips.tip(unread.key) or planned))
+        elif (size := size_bytes(batch)) > BATCH_BYTES:
+            verdict = Failure(TooLarge("a batch", size, BATCH_BYTES))
+        else:
             return verdict
-        planned = unread.revision if isinstance(unread, StoreAt) else unread.planned
-        verdict = Failure(Conflict(unread.key, expected=planned, actual=tips.tip(unread.key) or planned))
-    refused.update(expected.key for expected in stores_of(batch))
+    refused.update(expected.key for expected in stores)
     return verdict
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final, TypeAlias, final
 
 from ...core.batch import (
-    BATCH_BYTES,
     AlreadyApplied,
     Batch,
     ChangeRun,
@@ -28,10 +28,9 @@ from ...core.batch import (
     WriteBase,
     WriteReceipt,
     WriteStep,
-    size_bytes,
 )
 from ...core.judgement import check_writes, judge_next
-from ...core.model import Revision, StepId, StoreKey, TooLarge, Unavailable
+from ...core.model import Revision, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.run import RunRow, RunState
 from ...core.step import StepRow
@@ -167,14 +166,22 @@ class MemoryLedger:
     async def due(
         self, workflows: Sequence[str], now_ms: int, *, dead: Sequence[str] = (), limit: int = 256
     ) -> Outcome[DueRuns, Unavailable]:
-        free = [row for row in self._claimable(workflows) if _is_free(row, now_ms, dead)]
-        rows = sorted((row for row in free if _due_at_ms(row) <= now_ms), key=_due_at_ms)
-        later = [row.wake_at_ms for row in free if row.wake_at_ms is not None and row.wake_at_ms > now_ms]
+        claimable = [row for row in self._tables.runs.values() if row.workflow in workflows and row.state in CLAIMABLE]
+        free_at = {row.id: _free_at_ms(row, dead) for row in claimable}
+        rows = [row for row in claimable if free_at[row.id] <= now_ms]
+        rows.sort(key=lambda row: row.created_at_ms if row.wake_at_ms is None else row.wake_at_ms)
+        later = [int(at_ms) for at_ms in free_at.values() if at_ms > now_ms]
         return Success(DueRuns(tuple(rows[:limit]), min(later, default=None)))
 
     async def owners(self) -> Outcome[tuple[str, ...], Unavailable]:
         owners = {row.owner for row in self._tables.runs.values() if row.owner is not None and not row.ended}
         return Success(tuple(sorted(owners)))
+
+    async def cancel_requests(self, owner: str) -> Outcome[tuple[str, ...], Unavailable]:
+        rows = self._tables.runs.values()
+        return Success(
+            tuple(sorted(row.id for row in rows if row.owner == owner and row.cancel_requested and not row.ended))
+        )
 
     async def changes(self) -> Outcome[int, Unavailable]:
         return Success(self._commits)
@@ -182,8 +189,6 @@ class MemoryLedger:
     # --- one batch ----------------------------------------------------------
 
     def _judge_and_write(self, batch: Batch, refused: set[StoreKey]) -> Verdict:
-        if (size := size_bytes(batch)) > BATCH_BYTES:
-            return Failure(TooLarge("a batch", size, BATCH_BYTES))
         judged = judge_next(batch, self._tables, refused)
         if isinstance(judged, Failure):
             return judged
@@ -246,13 +251,9 @@ class MemoryLedger:
             yield seq, change
             seq = change.previous
 
-    def _claimable(self, workflows: Sequence[str]) -> list[RunRow]:
-        return [row for row in self._tables.runs.values() if row.workflow in workflows and row.state in CLAIMABLE]
 
-
-def _is_free(row: RunRow, now_ms: int, dead: Sequence[str]) -> bool:
-    return row.owner is None or row.lease_until_ms <= now_ms or row.owner in dead
-
-
-def _due_at_ms(row: RunRow) -> int:
-    return row.created_at_ms if row.wake_at_ms is None else row.wake_at_ms
+def _free_at_ms(row: RunRow, dead: Sequence[str]) -> float:
+    """From when on the run may be claimed."""
+    if row.owner is None:
+        return -inf if row.wake_at_ms is None else row.wake_at_ms
+    return -inf if row.owner in dead else row.lease_until_ms

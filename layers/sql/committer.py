@@ -1,0 +1,179 @@
+"""Group commit: the event loop collects, one writer commits, every caller is answered.
+
+What is submitted in one turn of the loop is handed over together; while a group is being committed the next one
+gathers. The writer runs on a thread of its own or inline, on the loop; in both one group is in flight at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, final
+
+from ...core.batch import BATCH_BYTES, Batch, size_bytes
+from ...core.model import StoreKey, Unavailable
+from ...core.outcome import Failure
+from .group import Judged
+from .pauses import Pauses
+from .thread import WriterThread
+from .transaction import Transaction
+from .writer import Answer, Writer
+
+__all__ = ["CommitMode", "Committer"]
+
+CommitMode: TypeAlias = Literal["thread", "inline"]
+
+GROUP_BATCHES: Final = 1000
+"""The most batches in one transaction. More would gain nothing: the sync is shared by enough already."""
+
+GROUP_BYTES: Final = BATCH_BYTES
+"""The most bytes in one transaction, so that a small batch waits for no more than one huge one."""
+
+QUEUE_BATCHES: Final = 100_000
+"""The most batches that wait for their turn; beyond it, callers are told to come back."""
+
+CANCEL_WAIT_S: Final = 5.0
+"""How long a caller that was cancelled waits for the verdict on its batch."""
+
+
+class _Answers(asyncio.Future["list[Answer]"]):
+    """What a caller awaits. Cancelling the caller takes effect when it is done, or after `CANCEL_WAIT_S`.
+
+    A task whose awaited future refuses to be cancelled is resumed with `CancelledError` as soon as that future is done:
+    its batch has a verdict by then.
+    """
+
+    _impatience: asyncio.TimerHandle | None = None
+
+    def cancel(self, msg: object = None) -> bool:
+        if self._impatience is None and not self.done():
+            self._impatience = self.get_loop().call_later(CANCEL_WAIT_S, super().cancel, msg)
+        return False
+
+    def give(self, answers: list[Answer]) -> None:
+        if self._impatience is not None:
+            self._impatience.cancel()
+        if not self.done():
+            self.set_result(answers)
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """Batches that were submitted together, in order, and the future of their answers."""
+
+    batches: Sequence[Batch]
+    size_bytes: int
+    answers: _Answers
+
+
+@final
+class Committer:
+    """Brings batches to the writer in groups. It belongs to the event loop that made it."""
+
+    def __init__(self, writer: Writer, now_ms: Callable[[], int], mode: CommitMode) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._writer = writer
+        self._now_ms = now_ms
+        self._pauses = Pauses()
+        self._calls: deque[_Call] = deque()
+        self._queued = 0
+        self._scheduled = False
+        self._in_flight = False
+        self._closing = False
+        self._idle: asyncio.Future[None] | None = None
+        self._thread = WriterThread(self._loop) if mode == "thread" else None
+
+    async def submit(self, batches: Sequence[Batch]) -> list[Answer]:
+        """The answers to the batches, in order, which are judged in one transaction."""
+        if self._closing:
+            return _unavailable("the ledger is closed", batches)
+        if self._queued + len(batches) > QUEUE_BATCHES:
+            return _unavailable(f"{self._queued} batches wait for their turn already; try again later", batches)
+        call = _Call(batches, sum(map(size_bytes, batches)), _Answers(loop=self._loop))
+        self._calls.append(call)
+        self._queued += len(batches)
+        self._schedule()
+        return await call.answers
+
+    async def close(self) -> None:
+        """Answer all that was submitted, end the thread, close the writer. A second call, or one after, does nothing.
+
+        Another process's lock is not waited for any longer than `Pauses.hurry` allows.
+        """
+        if self._closing:
+            return
+        self._closing = True
+        self._pauses.hurry()
+        try:
+            while self._calls or self._in_flight:
+                self._idle = self._loop.create_future()
+                await self._idle
+        finally:
+            if self._thread is None:
+                self._writer.close()
+            else:
+                self._thread.stop(self._writer.close)
+
+    # --- groups -------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        """Hand over a group at the end of this turn, when all that runs in it has submitted what it will."""
+        if self._calls and not self._scheduled and not self._in_flight:
+            self._scheduled = True
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._scheduled = False
+        self._in_flight = True
+        calls = self._next_group()
+        group: list[Judged] = []
+        for call in calls:
+            refused: set[StoreKey] = set()
+            group += [(batch, refused) for batch in call.batches]
+        transaction = Transaction(self._writer, group, self._now_ms(), self._pauses.of_one_group())
+        if self._thread is None:
+            self._commit_inline(calls, transaction, transaction.run())
+        else:
+            self._thread.commit(transaction, lambda: self._answer(calls, transaction.answers))
+
+    def _next_group(self) -> list[_Call]:
+        """The calls that have waited longest: at least one, and no more than fit into a group."""
+        calls: list[_Call] = []
+        batches = size = 0
+        while self._calls:
+            call = self._calls[0]
+            batches, size = batches + len(call.batches), size + call.size_bytes
+            if calls and (batches > GROUP_BATCHES or size > GROUP_BYTES):
+                break
+            calls.append(self._calls.popleft())
+            self._queued -= len(call.batches)
+        return calls
+
+    def _commit_inline(self, calls: list[_Call], transaction: Transaction, running: Iterator[float]) -> None:
+        """Commit on the loop, which goes on while another process holds the lock."""
+        pause: float | None = None
+        try:
+            pause = next(running, None)
+        finally:
+            if pause is None:
+                self._answer(calls, transaction.answers)
+        if pause is not None:
+            self._loop.call_later(pause, self._commit_inline, calls, transaction, running)
+
+    def _answer(self, calls: list[_Call], answers: list[Answer]) -> None:
+        """Give each call the answers to its own batches, and go on with the next group."""
+        self._in_flight = False
+        begin = 0
+        for call in calls:
+            end = begin + len(call.batches)
+            call.answers.give(answers[begin:end])
+            begin = end
+        self._schedule()
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+
+def _unavailable(reason: str, batches: Sequence[Batch]) -> list[Answer]:
+    return [Failure(Unavailable(reason, "no")) for _ in batches]

@@ -1,0 +1,110 @@
+"""One connection to SQLite, through apsw, typed and small: text of SQL in, rows out.
+
+apsw brings its own SQLite. Nothing waits in here: a lock that another process holds is an error, `is_busy`, and whoever
+called decides how long to try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+import apsw
+
+from .rows import Row, Value
+
+__all__ = [
+    "Connection",
+    "DatabaseError",
+    "is_busy",
+    "is_host_error",
+    "is_not_a_database",
+    "leaves_no_trace",
+    "reason_of",
+]
+
+DatabaseError = apsw.Error
+
+CACHED_STATEMENTS = 200
+"""More than there are texts of SQL in use at a time, so that each is compiled once."""
+
+HOST_ERRORS = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.NoMemError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.ReadOnlyError,
+    apsw.CantOpenError,
+    apsw.PermissionsError,
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.InterruptError,
+    apsw.ConnectionClosedError,
+)
+
+
+@final
+class Connection:
+    """A connection in autocommit mode: transactions are begun and ended by the statements that it is given."""
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        self._connection = apsw.Connection(path, flags, statementcachesize=CACHED_STATEMENTS)
+        self._cursor = self._connection.cursor()
+
+    def rows(self, sql: str, *values: Value) -> list[Row]:
+        """All rows at once, so that no statement stays open."""
+        return self._cursor.execute(sql, values).fetchall()
+
+    def row(self, sql: str, *values: Value) -> Row | None:
+        rows = self.rows(sql, *values)
+        return rows[0] if rows else None
+
+    def run(self, sql: str, *values: Value) -> None:
+        self._cursor.execute(sql, values).fetchall()
+
+    def run_many(self, sql: str, rows: Iterable[Row]) -> None:
+        """The statement once for each row of values."""
+        self._cursor.executemany(sql, rows)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    @property
+    def read_only(self) -> bool:
+        """The file can be read only; SQLite opens it all the same."""
+        return self._connection.readonly("main")
+
+    def close(self) -> None:
+        self._connection.close(True)
+
+
+def is_busy(error: Exception) -> bool:
+    """Another connection holds the lock; the same call may succeed a little later."""
+    return isinstance(error, apsw.BusyError)
+
+
+def is_not_a_database(error: Exception) -> bool:
+    return isinstance(error, apsw.NotADBError)
+
+
+def is_host_error(error: Exception) -> bool:
+    """The database cannot do it now, whatever it is asked: trying the batches of a group one by one would not help."""
+    return isinstance(error, HOST_ERRORS)
+
+
+def leaves_no_trace(error: Exception) -> bool:
+    """A commit that failed in this way, and was rolled back, cannot come to light after a crash.
+
+    The last page of a transaction carries the mark of its commit. Where writing failed, the mark is not in the file;
+    where the sync after it failed, it may be.
+    """
+    if isinstance(error, apsw.FullError | apsw.BusyError):
+        return True
+    return isinstance(error, apsw.IOError) and error.extendedresult == apsw.SQLITE_IOERR_WRITE
+
+
+def reason_of(error: Exception) -> str:
+    return f"{type(error).__name__.removesuffix('Error')}: {error}"

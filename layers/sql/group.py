@@ -1,0 +1,298 @@
+"""A group of batches, decided purely: prefetch, decide, and then one host writes the rows.
+
+    asked = Asked.of(batches)        what has to be known to judge them
+    held = Held(...)                 filled by the host, inside its transaction
+    decided = decide(group, held)    a verdict each, and all rows to be written, table by table
+
+Every batch is judged on its own, on what is stored and what the batches before it in the group will have written; so a
+refused one writes nothing, and the others need no savepoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from ...core.batch import (
+    AlreadyApplied,
+    Batch,
+    ChangeRun,
+    Committed,
+    CreateStore,
+    DeleteStore,
+    InsertRun,
+    NoReceipt,
+    NoRun,
+    PatchStore,
+    Receipt,
+    RenewLeases,
+    RunFence,
+    StoreAbsent,
+    StoreAt,
+    WriteBase,
+    WriteReceipt,
+    WriteStep,
+)
+from ...core.judgement import check_writes, judge_next
+from ...core.model import Revision, StepId, StoreKey
+from ...core.outcome import Failure, Success
+from ...core.run import RunColumns
+from ...core.step import StepRow
+from ...services.ledger import Verdict
+from .rows import Row, Value, run_row
+from .schema import CREATED, DELETED, PATCHED
+from .statements import INSERT_RUN, RENEW_LEASES, update_run
+
+__all__ = ["Asked", "Held", "HeldRun", "HeldStore", "Judged", "Rows", "decide"]
+
+Judged: TypeAlias = tuple[Batch, set[StoreKey]]
+"""A batch, and the stores on which a batch before it in its own sequence was refused (see `judge_next`)."""
+
+StoreWrite: TypeAlias = PatchStore | CreateStore | DeleteStore
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a group has to know of what is stored."""
+
+    stores: set[StoreKey] = field(default_factory=set[StoreKey])
+    receipts: set[tuple[StoreKey, StepId]] = field(default_factory=set[tuple[StoreKey, StepId]])
+    runs: set[str] = field(default_factory=set[str])
+
+    @classmethod
+    def of(cls, batches: Iterable[Batch]) -> Asked:
+        asked = cls()
+        for batch in batches:
+            for expected in batch.expects:
+                match expected:
+                    case StoreAt(key) | StoreAbsent(key):
+                        asked.stores.add(key)
+                    case NoReceipt(key, step):
+                        asked.receipts.add((key, step))
+                    case RunFence(run_id) | NoRun(run_id):
+                        asked.runs.add(run_id)
+            for write in batch.writes:
+                match write:
+                    case PatchStore(key) | CreateStore(key) | DeleteStore(key):
+                        asked.stores.add(key)
+                    case WriteReceipt(receipt):
+                        asked.receipts.add((receipt.key, receipt.step))
+                    case WriteStep(row):
+                        asked.runs.add(row.run_id)
+                        if row.pin is not None:
+                            asked.stores.add(row.pin.key)
+                    case InsertRun(row):
+                        asked.runs.add(row.id)
+                    case ChangeRun(run_id):
+                        asked.runs.add(run_id)
+                    case WriteBase() | RenewLeases():
+                        pass
+        asked.stores.update(key for key, _ in asked.receipts)
+        return asked
+
+
+@dataclass(slots=True)
+class HeldStore:
+    """A store's row: its tip, None where it is deleted, and its last change. `stored`: there is a row in the table."""
+
+    sid: int
+    tip: Revision | None = None
+    last_seq: int | None = None
+    stored: bool = True
+
+
+@dataclass(slots=True)
+class HeldRun:
+    no: int
+    fence: int
+
+
+@dataclass(slots=True)
+class Held:
+    """What is stored, and then also what the batches judged so far will have written; the `Tips` of `judge`."""
+
+    last_sid: int
+    last_seq: int
+    last_no: int
+    stores: dict[StoreKey, HeldStore] = field(default_factory=dict[StoreKey, HeldStore])
+    receipts: dict[tuple[StoreKey, StepId], Receipt] = field(default_factory=dict[tuple[StoreKey, StepId], Receipt])
+    runs: dict[str, HeldRun] = field(default_factory=dict[str, HeldRun])
+
+    def tip(self, key: StoreKey) -> Revision | None:
+        store = self.stores.get(key)
+        return None if store is None else store.tip
+
+    def receipt(self, key: StoreKey, step: StepId) -> Receipt | None:
+        return self.receipts.get((key, step))
+
+    def fence(self, run_id: str) -> int | None:
+        run = self.runs.get(run_id)
+        return None if run is None else run.fence
+
+    def store(self, key: StoreKey) -> HeldStore:
+        """The store's row, numbered now if there is none."""
+        store = self.stores.get(key)
+        if store is None:
+            self.last_sid += 1
+            store = self.stores[key] = HeldStore(self.last_sid, stored=False)
+        return store
+
+
+@dataclass(slots=True)
+class Rows:
+    """What a group writes, in the order of the statements' parameters."""
+
+    log: list[Row] = field(default_factory=list[Row])
+    bases: list[Row] = field(default_factory=list[Row])
+    later_bases: list[Row] = field(default_factory=list[Row])
+    receipts: list[Row] = field(default_factory=list[Row])
+    runs: list[tuple[str, Row]] = field(default_factory=list[tuple[str, Row]])  # each with its statement, in order
+    steps: list[Row] = field(default_factory=list[Row])
+    touched: dict[StoreKey, HeldStore] = field(default_factory=dict[StoreKey, HeldStore])
+    at_ms: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.touched or self.log or self.later_bases or self.receipts or self.runs or self.steps)
+
+    def stores(self, *, stored: bool) -> list[Row]:
+        """One row for each store that the group touched, as it stands in the end: of those with a row, or the new."""
+        rows: list[Row] = []
+        for key, store in self.touched.items():
+            if store.stored is not stored:
+                continue
+            instance, version = (None, 0) if store.tip is None else (store.tip.instance_id, store.tip.version)
+            row = (instance, version, store.last_seq, self.at_ms, store.sid)
+            rows.append(row if stored else (*row, key.name, key.id))
+        return rows
+
+
+def decide(group: Sequence[Judged], held: Held, at_ms: int) -> tuple[list[Verdict], Rows]:
+    """The verdicts of a group's batches, in order, and what they write. A batch with a bug in it raises."""
+    rows = Rows(at_ms=at_ms)
+    writer = _Writer(held, rows)
+    return [_decide_one(batch, refused, held, writer) for batch, refused in group], rows
+
+
+def _decide_one(batch: Batch, refused: set[StoreKey], held: Held, writer: _Writer) -> Verdict:
+    judged = judge_next(batch, held, refused)
+    if isinstance(judged, Failure):
+        return judged
+    applied = judged.unwrap()
+    if isinstance(applied, AlreadyApplied):
+        return Success(applied)
+    check_writes(batch, held)
+    return Success(writer.write(batch))
+
+
+class _Writer:
+    """Turns the writes of batches into rows, and keeps `held` as if they were stored."""
+
+    def __init__(self, held: Held, rows: Rows) -> None:
+        self._held = held
+        self._rows = rows
+
+    def write(self, batch: Batch) -> Committed:
+        revision: Revision | None = None
+        seqs: list[int] = []
+        for write in batch.writes:
+            match write:
+                case PatchStore() | CreateStore() | DeleteStore():
+                    seqs.append(self._change_store(write))
+                    revision = write.revision
+                case WriteReceipt(receipt):
+                    self._add_receipt(receipt)
+                case WriteStep(row):
+                    self._add_step(row)
+                case ChangeRun(run_id, columns):
+                    self._change_run(run_id, columns)
+                case WriteBase(seq, document):
+                    self._rows.later_bases.append((document, seq))
+                case RenewLeases(owner, lease_until_ms):
+                    self._rows.runs.append((RENEW_LEASES, (lease_until_ms, owner)))
+                case InsertRun(row):
+                    self._held.last_no += 1
+                    self._held.runs[row.id] = HeldRun(self._held.last_no, row.fence)
+                    self._rows.runs.append((INSERT_RUN, (*run_row(row), self._held.last_no)))
+        return Committed(revision, tuple(seqs))
+
+    def _change_store(self, write: StoreWrite) -> int:
+        held, rows, revision = self._held, self._rows, write.revision
+        store = self._touch(write.key)
+        held.last_seq = seq = held.last_seq + 1
+        place = (seq, store.sid, revision.version, store.last_seq)
+        store.last_seq, store.tip = seq, revision
+        match write:
+            case PatchStore():
+                rows.log.append((*place, None, PATCHED, rows.at_ms, write.patch))
+            case CreateStore():
+                rows.log.append((*place, revision.instance_id, CREATED, rows.at_ms, None))
+                rows.bases.append((seq, store.sid, revision.version, write.document))
+            case DeleteStore():
+                rows.log.append((*place, revision.instance_id, DELETED, rows.at_ms, None))
+                store.tip = None
+        return seq
+
+    def _touch(self, key: StoreKey) -> HeldStore:
+        store = self._held.store(key)
+        self._rows.touched[key] = store
+        return store
+
+    def _sid(self, key: StoreKey) -> int:
+        """The store's number; a receipt or a pin may name one that never existed here, and then it gets a row."""
+        store = self._held.store(key)
+        return store.sid if store.stored else self._touch(key).sid
+
+    def _add_receipt(self, receipt: Receipt) -> None:
+        key, step, revision = receipt.key, receipt.step, receipt.revision
+        self._held.receipts[key, step] = receipt
+        self._rows.receipts.append(
+            (
+                step.run_id,
+                step.key,
+                self._sid(key),
+                receipt.kind,
+                revision.instance_id,
+                revision.version,
+                receipt.value,
+            )
+        )
+
+    def _add_step(self, row: StepRow) -> None:
+        pin = row.pin
+        self._rows.steps.append(
+            (
+                self._held.runs[row.run_id].no,
+                row.key,
+                row.kind,
+                row.target,
+                row.status,
+                row.attempt,
+                row.position,
+                row.at_ms,
+                row.value,
+                None if pin is None else self._sid(pin.key),
+                None if pin is None else pin.revision.instance_id,
+                None if pin is None else pin.revision.version,
+                row.recorded_at_ms,
+            )
+        )
+
+    def _change_run(self, run_id: str, columns: RunColumns) -> None:
+        if not columns:
+            return
+        if unknown := columns.keys() - CHANGEABLE:
+            raise ValueError(f"a run has no columns {sorted(unknown)} that can be changed")
+        run = self._held.runs[run_id]
+        run.fence = columns.get("fence", run.fence)
+        self._rows.runs.append((update_run(tuple(columns)), (*map(_value, columns.values()), run.no)))
+
+
+def _value(value: object) -> Value:
+    if isinstance(value, int | str | bytes | None):
+        return int(value) if isinstance(value, bool) else value
+    raise TypeError(f"{value!r} cannot be a column of a run")
+
+
+CHANGEABLE: Final = RunColumns.__optional_keys__
+"""Names of columns become text of SQL, so none but these."""

@@ -1,0 +1,157 @@
+"""Opening a file: is it ours, of which version, can it be written; and bringing it up to date.
+
+Several processes may open one file at once, also for the first time: whoever gets the lock migrates, the others find it
+done. A file that is not ours is not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from os import PathLike
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from ...services.ledger import CannotOpen
+from .connection import Connection, DatabaseError, is_busy, is_not_a_database, reason_of
+from .dialect import SQLITE
+from .pauses import Pauses
+from .rows import to_integer
+from .schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
+
+__all__ = ["Durability", "connect_reader", "connect_writer", "open_file"]
+
+Durability: TypeAlias = Literal["full", "normal"]
+"""What a commit survives. "full": the loss of power, at the price of a sync for each group of commits; "normal": the
+end of any process, while the loss of power may undo the last commits (never half of one)."""
+
+CHECKPOINT_PAGES: Final = 4000
+"""How long the write-ahead log grows before its pages are moved to the file: long enough that this is rare, and no
+longer, since a log that is written over in place syncs twice as fast as one that grows."""
+
+LOG_BYTES: Final = 64 * 1024 * 1024
+"""What a log that one huge commit has made longer is cut to."""
+
+CACHE_KIB: Final = 16 * 1024
+"""The page cache of the writer."""
+
+
+def open_file(path: str | PathLike[str], *, create: bool) -> str:
+    """Check the file, make it where it is missing and `create` says so, and migrate it. Gives its absolute path.
+
+    Raises `CannotOpen`. It blocks, for seconds where another process holds the file locked.
+    """
+    name = _admit_path(path, create)
+    pauses = Pauses().of_one_group()
+    while True:
+        try:
+            _prepare(name, create)
+        except DatabaseError as error:
+            pause = next(pauses, None) if is_busy(error) else None
+            if pause is None:
+                raise _cannot_open(name, error) from error
+            time.sleep(pause)
+        else:
+            return name
+
+
+def connect_writer(path: str, durability: Durability) -> Connection:
+    connection = Connection(path)
+    connection.run(f"pragma synchronous = {durability}")
+    connection.run(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    connection.run(f"pragma journal_size_limit = {LOG_BYTES}")
+    connection.run(f"pragma cache_size = -{CACHE_KIB}")
+    return connection
+
+
+def connect_reader(path: str) -> Connection:
+    connection = Connection(path)
+    connection.run("pragma query_only = 1")
+    return connection
+
+
+# --- the path ---------------------------------------------------------------
+
+
+def _admit_path(path: str | PathLike[str], create: bool) -> str:
+    name = os.fspath(path)
+    if not name or name == ":memory:":
+        raise CannotOpen(name or "''", "that names no file", "Give a path; for a ledger in memory use layer_test().")
+    if name.startswith("~"):
+        raise CannotOpen(name, "'~' is not expanded here", "Use pathlib.Path(...).expanduser().")
+    file = Path(name).absolute()
+    try:
+        if file.is_dir():
+            raise CannotOpen(name, "it is a folder", "Give the path of a file in it.")
+        if not file.exists():
+            if not create:
+                raise CannotOpen(name, "there is no such file", "Check the path, or create the database first.")
+            file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CannotOpen(name, reason, "Check the folders above it and their permissions.") from error
+    return str(file)
+
+
+def _cannot_open(path: str, error: DatabaseError) -> CannotOpen:
+    if is_busy(error):
+        return CannotOpen(path, "another process keeps it locked", "Find out which one, or try again.")
+    if is_not_a_database(error):
+        return CannotOpen(path, "it is not an SQLite database", "Check the path; the file was left as it is.")
+    return CannotOpen(path, reason_of(error), "Check that the file and its folder can be read and written.")
+
+
+# --- the file ---------------------------------------------------------------
+
+
+def _prepare(path: str, create: bool) -> None:
+    connection = Connection(path, create=create)
+    try:
+        version = _admit_file(connection, path)
+        if connection.read_only:
+            raise CannotOpen(path, "it can only be read", "Make the file writable, or open a copy.")
+        if connection.row("pragma journal_mode = wal") != ("wal",):
+            raise CannotOpen(
+                path, "its file system cannot share memory between processes", "Keep the database on a local disk."
+            )
+        if version < SCHEMA_VERSION:
+            _migrate(connection, path)
+    finally:
+        connection.close()
+
+
+def _admit_file(connection: Connection, path: str) -> int:
+    connection.run("begin")  # one snapshot: another process may be migrating
+    try:
+        return _version(connection, path)
+    finally:
+        connection.run("rollback")
+
+
+def _version(connection: Connection, path: str) -> int:
+    """The version of its schema, 0 for a new file; a `CannotOpen` if the file is not ours or is too new for us."""
+    application_id, version, tables = (
+        to_integer(connection.rows(sql)[0][0])
+        for sql in ("pragma application_id", "pragma user_version", "select count(*) from sqlite_schema")
+    )
+    if application_id != APPLICATION_ID and (application_id or version or tables):
+        raise CannotOpen(path, "it belongs to another application", "Check the path; the file was left as it is.")
+    if version > SCHEMA_VERSION:
+        reason = f"its schema has version {version}, and this stepwell knows versions up to {SCHEMA_VERSION}"
+        raise CannotOpen(path, reason, "Upgrade stepwell.")
+    return version
+
+
+def _migrate(connection: Connection, path: str) -> None:
+    connection.run("begin immediate")
+    try:
+        version = _version(connection, path)  # another process may have been faster
+        for migration in MIGRATIONS[version:]:
+            for statement in migration(SQLITE):
+                connection.run(statement)
+        connection.run(f"pragma application_id = {APPLICATION_ID}")
+        connection.run(f"pragma user_version = {SCHEMA_VERSION}")
+        connection.run("commit")
+    finally:
+        if connection.in_transaction:
+            connection.run("rollback")

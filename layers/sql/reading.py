@@ -1,0 +1,167 @@
+"""Reading: one function for each question that a ledger answers, over a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from ...core.batch import Commit, Document, Receipt
+from ...core.model import Revision, StepId, StoreKey
+from ...core.run import RunRow, RunState
+from ...core.step import StepRow
+from ...services.ledger import DueRuns, StoreTip
+from . import statements as sql
+from .connection import Connection
+from .rows import optional_integer, read_run, read_step, to_blob, to_integer, to_text
+from .schema import DELETED, PATCHED
+
+__all__ = [
+    "cancel_requests",
+    "changes",
+    "document",
+    "due",
+    "owners",
+    "receipt",
+    "run",
+    "runs",
+    "steps",
+    "stores",
+    "tail",
+    "tip",
+]
+
+# --- stores -----------------------------------------------------------------
+
+
+def receipt(connection: Connection, key: StoreKey, step: StepId) -> Receipt | None:
+    row = connection.row(sql.RECEIPT, key.name, key.id, step.run_id, step.key)
+    if row is None:
+        return None
+    kind, instance, version, value = row
+    return Receipt(key, step, to_text(kind), Revision(to_text(instance), to_integer(version)), to_blob(value))
+
+
+def tip(connection: Connection, key: StoreKey) -> Revision | None:
+    row = connection.row(sql.HELD_STORE, key.name, key.id)
+    if row is None or row[1] is None:
+        return None
+    return Revision(to_text(row[1]), to_integer(row[2]))
+
+
+def tail(connection: Connection, key: StoreKey, after: Revision) -> tuple[Commit, ...] | None:
+    # The rows below a tip never change, so the two statements need no transaction to agree.
+    row = connection.row(sql.HELD_STORE, key.name, key.id)
+    if row is None or row[1] != after.instance_id:
+        return None
+    behind = to_integer(row[2]) - after.version
+    if behind <= 0:
+        return () if behind == 0 else None
+    rows = connection.rows(sql.TAIL_CHAIN, to_integer(row[3]), after.version + 1)
+    if len(rows) != behind or any(kind != PATCHED for _, kind, _ in rows):
+        return None  # the instance began later
+    return tuple(
+        Commit(Revision(after.instance_id, to_integer(version)), to_blob(patch)) for version, _, patch in reversed(rows)
+    )
+
+
+def document(connection: Connection, key: StoreKey, at: Revision | None) -> Document | None:
+    with _snapshot(connection):
+        row = connection.row(sql.HELD_STORE, key.name, key.id)
+        if row is None:
+            return None
+        sid, instance, version, last_seq = row
+        if at is None:
+            if instance is None:
+                return None
+            at = Revision(to_text(instance), to_integer(version))
+        begin = _way_down(connection, to_integer(sid), at, at.instance_id == instance, optional_integer(last_seq))
+        return None if begin is None else _from_chain(connection, begin, at)
+
+
+def _way_down(connection: Connection, sid: int, at: Revision, current: bool, last_seq: int | None) -> int | None:
+    """The row of the log from which the way down to a revision is short; None where there was no such instance."""
+    if current:
+        ends = connection.row(sql.INSTANCE_BEGIN, last_seq, sid, at.instance_id)
+    else:
+        ends = connection.row(sql.INSTANCE_END, sid, at.instance_id)
+    if ends is None:
+        return None
+    end, begin = to_integer(ends[0]), to_integer(ends[1])
+    nearest = connection.row(sql.NEAREST_BASE, sid, at.version, begin, end)
+    return end if nearest is None else to_integer(nearest[0])
+
+
+def _from_chain(connection: Connection, begin: int, at: Revision) -> Document | None:
+    rows = [row for row in connection.rows(sql.DOCUMENT_CHAIN, begin, at.version) if row[2] != DELETED]
+    chain = [row for row in rows if to_integer(row[1]) <= at.version]
+    if not chain or chain[0][1] != at.version:
+        return None
+    *patched, based = chain
+    (base,) = connection.rows(sql.BASE, to_integer(based[0]))[0]
+    patches = tuple(to_blob(patch) for _, _, _, patch in reversed(patched))
+    return Document(at, to_integer(chain[0][0]), to_blob(base), patches)
+
+
+def stores(connection: Connection, name: str | None) -> tuple[StoreTip, ...]:
+    rows = connection.rows(sql.STORES) if name is None else connection.rows(sql.STORES_NAMED, name)
+    return tuple(
+        StoreTip(
+            StoreKey(to_text(name), to_text(id)),
+            Revision(to_text(instance), to_integer(version)),
+            to_integer(updated_at_ms),
+        )
+        for name, id, instance, version, updated_at_ms in rows
+    )
+
+
+@contextmanager
+def _snapshot(connection: Connection) -> Generator[None]:
+    """What is read inside is of one moment."""
+    connection.run("begin")
+    try:
+        yield
+    finally:
+        connection.run("rollback")
+
+
+# --- runs -------------------------------------------------------------------
+
+
+def run(connection: Connection, run_id: str) -> RunRow | None:
+    row = connection.row(sql.RUN, run_id)
+    return None if row is None else read_run(row)
+
+
+def runs(
+    connection: Connection, state: RunState | None, workflow: str | None, limit: int, after: str | None
+) -> tuple[RunRow, ...]:
+    wanted = [value for value in (state, workflow, after) if value is not None]
+    text = sql.select_runs(state is not None, workflow is not None, after is not None)
+    return tuple(map(read_run, connection.rows(text, *wanted, limit)))
+
+
+def steps(connection: Connection, run_id: str) -> tuple[StepRow, ...]:
+    return tuple(read_step(run_id, row) for row in connection.rows(sql.STEPS, run_id))
+
+
+def due(connection: Connection, workflows: Sequence[str], now_ms: int, dead: Sequence[str], limit: int) -> DueRuns:
+    if not workflows:
+        return DueRuns((), None)
+    with _snapshot(connection):
+        rows = connection.rows(sql.due_runs(len(workflows), len(dead)), now_ms, *dead, *workflows, limit)
+        later = connection.row(sql.next_free(len(workflows), len(dead)), now_ms, *dead, *workflows)
+    return DueRuns(tuple(map(read_run, rows)), None if later is None else to_integer(later[0]))
+
+
+def owners(connection: Connection) -> tuple[str, ...]:
+    return tuple(to_text(owner) for (owner,) in connection.rows(sql.OWNERS))
+
+
+def cancel_requests(connection: Connection, owner: str) -> tuple[str, ...]:
+    return tuple(to_text(run_id) for (run_id,) in connection.rows(sql.CANCEL_REQUESTS, owner))
+
+
+def changes(connection: Connection) -> int:
+    """SQLite changes this number when another connection has committed; this one only reads."""
+    (version,) = connection.rows("pragma data_version")[0]
+    return to_integer(version)

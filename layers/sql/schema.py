@@ -1,0 +1,123 @@
+"""The tables, as numbered migrations; migration n takes a database from version n - 1 to n and is never edited.
+
+A change of a store costs one row in `log`, written at its end, one small row in `store`, and a receipt where a step
+asked for one; the whole document is written only now and then, to `base`. The rows of one store are a chain through
+the log, each naming the one before it, from `store.last_seq` down; the chain goes on when a store is deleted and made
+again, so that every revision stays readable. The numbers of rows are given by whoever writes, inside the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from .dialect import Dialect
+
+__all__ = ["APPLICATION_ID", "CREATED", "DELETED", "MIGRATIONS", "PATCHED", "SCHEMA_VERSION"]
+
+APPLICATION_ID: Final = 0x5357_4C4C
+"""What marks a file as ours, in its header: "SWLL"."""
+
+CREATED: Final = 0
+PATCHED: Final = 1
+DELETED: Final = 2
+"""What a row of the log did, in its column `kind`."""
+
+
+def _tables(d: Dialect) -> tuple[str, ...]:
+    return (
+        f"""
+        create table store (
+            sid {d.integer} primary key,
+            name text not null,
+            id text not null,
+            instance text,               -- null: deleted, or known only by a receipt
+            version {d.integer} not null,
+            last_seq {d.integer},
+            updated_at_ms {d.integer} not null,
+            unique (name, id)
+        )""",
+        f"""
+        create table log (
+            seq {d.integer} primary key,
+            sid {d.integer} not null,
+            version {d.integer} not null,
+            prev_seq {d.integer},
+            instance text,               -- only where an instance begins or ends
+            kind {d.integer} not null,
+            at_ms {d.integer} not null,
+            patch {d.bytes}
+        )""",
+        "create index log_instance on log (sid, instance) where instance is not null",
+        f"""
+        create table base (
+            seq {d.integer} primary key,
+            sid {d.integer} not null,
+            version {d.integer} not null,
+            document {d.bytes} not null
+        )""",
+        "create index base_revision on base (sid, version, seq)",
+        # Keyed by run first: a run's receipts are written one after another, and ids of runs are ordered by time.
+        f"""
+        create table receipt (
+            run_id text not null,
+            key text not null,
+            sid {d.integer} not null,
+            kind text not null,
+            instance text not null,
+            version {d.integer} not null,
+            value {d.bytes} not null,
+            primary key (run_id, key, sid)
+        ){d.clustered}""",
+        f"""
+        create table run (
+            no {d.integer} primary key,
+            id text not null unique,
+            workflow text not null,
+            version text,
+            arguments {d.bytes} not null,
+            state text not null,
+            created_at_ms {d.integer} not null,
+            updated_at_ms {d.integer} not null,
+            owner text,
+            fence {d.integer} not null,
+            lease_until_ms {d.integer} not null,
+            wake_at_ms {d.integer},
+            waiting_on text,
+            problem text,
+            outcome {d.bytes},
+            cancel_requested {d.integer} not null,
+            crashes {d.integer} not null,
+            mark {d.integer} not null
+        )""",
+        "create index run_state on run (state, no)",
+        # The conditions stand in the queries word for word: so the planner knows that the index holds all they ask for.
+        """
+        create index run_free on run ((case when owner is null then coalesce(wake_at_ms, 0) else lease_until_ms end))
+            where state in ('pending', 'running', 'waiting')""",
+        """
+        create index run_owner on run (owner)
+            where state in ('pending', 'running', 'waiting', 'stuck') and owner is not null""",
+        f"""
+        create table step (
+            run_no {d.integer} not null,
+            key text not null,
+            kind text not null,
+            target text not null,
+            status text not null,
+            attempt {d.integer} not null,
+            position {d.integer},
+            at_ms {d.integer},
+            value {d.bytes},
+            pin_sid {d.integer},
+            pin_instance text,
+            pin_version {d.integer},
+            recorded_at_ms {d.integer} not null,
+            primary key (run_no, key)
+        ){d.clustered}""",
+    )
+
+
+MIGRATIONS: Final[tuple[Callable[[Dialect], tuple[str, ...]], ...]] = (_tables,)
+
+SCHEMA_VERSION: Final = len(MIGRATIONS)

@@ -1,0 +1,151 @@
+"""The ledger in one SQLite file: groups go to the writer, reads are short and run on the event loop.
+
+Every read asks the file, so that it sees what any process has committed, and nothing that is not durable yet. Several
+processes may use one file; a process that was forked may not use the ledger of its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import TypeVar, final
+
+from ...core.batch import Batch, Commit, Document, Receipt
+from ...core.model import Revision, StepId, StoreKey, Unavailable
+from ...core.outcome import Failure, Outcome, Success
+from ...core.run import RunRow, RunState
+from ...core.step import StepRow
+from ...services.clock import Clock
+from ...services.ledger import DueRuns, StoreTip, Verdict
+from . import reading
+from .committer import CommitMode, Committer
+from .connection import Connection, DatabaseError, is_busy, reason_of
+from .opening import Durability, connect_reader, connect_writer, open_file
+from .pauses import Pauses
+from .writer import OnPoint, Writer
+
+__all__ = ["SqlLedger", "open_sqlite"]
+
+_T = TypeVar("_T")
+
+
+async def open_sqlite(
+    path: str | PathLike[str],
+    clock: Clock,
+    *,
+    durability: Durability = "full",
+    commit: CommitMode = "thread",
+    create: bool = True,
+    on_point: OnPoint | None = None,
+) -> SqlLedger:
+    """The ledger in the file `path`, to be closed by `close`. Raises `CannotOpen`."""
+    name = await asyncio.to_thread(open_file, path, create=create)
+    writer = Writer(lambda: connect_writer(name, durability), on_point)
+    return SqlLedger(connect_reader(name), Committer(writer, clock.now_ms, commit))
+
+
+@final
+class SqlLedger:
+    """A ledger over a committer and a connection for reading. It belongs to one process and one event loop."""
+
+    def __init__(self, reader: Connection, committer: Committer) -> None:
+        self._reader = reader
+        self._committer = committer
+        self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
+        self._pauses = Pauses()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Answer all that was handed over, and let go of the file. Every later call answers `Unavailable`."""
+        if self._closed or os.getpid() != self._process:  # the connections of a parent are not a child's to close
+            return
+        self._closed = True
+        try:
+            await self._committer.close()
+        finally:
+            self._reader.close()
+
+    # --- the service --------------------------------------------------------
+
+    async def commit(self, batch: Batch) -> Verdict:
+        (verdict,) = await self.commit_all((batch,))
+        return verdict
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        """As promised. A batch with a bug in it raises here; the others of the call have been judged on their own."""
+        if (refusal := self._refusal()) is not None:
+            return tuple(Failure(refusal) for _ in batches)
+        verdicts: list[Verdict] = []
+        for answer in await self._committer.submit(batches):
+            if isinstance(answer, BaseException):
+                raise answer
+            verdicts.append(answer)
+        return tuple(verdicts)
+
+    async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
+        return await self._read(lambda connection: reading.receipt(connection, key, step))
+
+    async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
+        return await self._read(lambda connection: reading.tip(connection, key))
+
+    async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
+        return await self._read(lambda connection: reading.tail(connection, key, after))
+
+    async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
+        return await self._read(lambda connection: reading.document(connection, key, at))
+
+    async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
+        return await self._read(lambda connection: reading.stores(connection, name))
+
+    async def run(self, run_id: str) -> Outcome[RunRow | None, Unavailable]:
+        return await self._read(lambda connection: reading.run(connection, run_id))
+
+    async def runs(
+        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Outcome[tuple[RunRow, ...], Unavailable]:
+        return await self._read(lambda connection: reading.runs(connection, state, workflow, limit, after))
+
+    async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:
+        return await self._read(lambda connection: reading.steps(connection, run_id))
+
+    async def due(
+        self, workflows: Sequence[str], now_ms: int, *, dead: Sequence[str] = (), limit: int = 256
+    ) -> Outcome[DueRuns, Unavailable]:
+        return await self._read(lambda connection: reading.due(connection, workflows, now_ms, dead, limit))
+
+    async def owners(self) -> Outcome[tuple[str, ...], Unavailable]:
+        return await self._read(reading.owners)
+
+    async def cancel_requests(self, owner: str) -> Outcome[tuple[str, ...], Unavailable]:
+        return await self._read(lambda connection: reading.cancel_requests(connection, owner))
+
+    async def changes(self) -> Outcome[int, Unavailable]:
+        return await self._read(reading.changes)
+
+    # --- its guards ---------------------------------------------------------
+
+    async def _read(self, query: Callable[[Connection], _T]) -> Outcome[_T, Unavailable]:
+        """Ask the file, again after a pause where it is locked: another process may just be opening or leaving it."""
+        pauses = self._pauses.of_one_group()
+        while (refusal := self._refusal()) is None:
+            try:
+                return Success(query(self._reader))
+            except DatabaseError as error:
+                pause = next(pauses, None) if is_busy(error) else None
+                if pause is None:
+                    return Failure(Unavailable(f"the database could not be read: {reason_of(error)}", "no"))
+            await asyncio.sleep(pause)
+        return Failure(refusal)
+
+    def _refusal(self) -> Unavailable | None:
+        """Why this ledger cannot be used here. Another event loop is a bug, and a RuntimeError."""
+        if os.getpid() != self._process:
+            return Unavailable("this process was forked from the one that opened the ledger; open the file anew", "no")
+        if self._closed:
+            return Unavailable("the ledger is closed", "no")
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("this ledger belongs to another event loop; build one for each loop")
+        return None

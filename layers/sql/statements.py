@@ -1,0 +1,208 @@
+"""The text of the SQL, apart from the schema. Parameters are `?`, in the order in which they are given."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+__all__ = [
+    "BASE",
+    "CANCEL_REQUESTS",
+    "DOCUMENT_CHAIN",
+    "HELD_RECEIPT",
+    "HELD_RUN",
+    "HELD_STORE",
+    "INSERT_BASE",
+    "INSERT_LOG",
+    "INSERT_RECEIPT",
+    "INSERT_RUN",
+    "INSERT_STORE",
+    "INSTANCE_BEGIN",
+    "INSTANCE_END",
+    "LAST_NUMBERS",
+    "NEAREST_BASE",
+    "OWNERS",
+    "RECEIPT",
+    "RENEW_LEASES",
+    "RUN",
+    "STEPS",
+    "STORES",
+    "STORES_NAMED",
+    "TAIL_CHAIN",
+    "UPDATE_STORE",
+    "UPSERT_BASE",
+    "UPSERT_STEP",
+    "due_runs",
+    "next_free",
+    "select_runs",
+    "update_run",
+]
+
+# --- what a group is judged by ----------------------------------------------
+
+LAST_NUMBERS: Final = """
+select coalesce((select max(sid) from store), 0), coalesce((select max(seq) from log), 0),
+       coalesce((select max(no) from run), 0)"""
+
+HELD_STORE: Final = "select sid, instance, version, last_seq from store where name = ? and id = ?"
+
+HELD_RECEIPT: Final = "select kind, instance, version, value from receipt where run_id = ? and key = ? and sid = ?"
+
+HELD_RUN: Final = "select no, fence from run where id = ?"
+
+# --- what a group writes ----------------------------------------------------
+
+INSERT_STORE: Final = """
+insert into store (instance, version, last_seq, updated_at_ms, sid, name, id) values (?, ?, ?, ?, ?, ?, ?)"""
+
+UPDATE_STORE: Final = "update store set instance = ?, version = ?, last_seq = ?, updated_at_ms = ? where sid = ?"
+
+INSERT_LOG: Final = """
+insert into log (seq, sid, version, prev_seq, instance, kind, at_ms, patch) values (?, ?, ?, ?, ?, ?, ?, ?)"""
+
+INSERT_BASE: Final = "insert into base (seq, sid, version, document) values (?, ?, ?, ?)"
+
+# A base belongs to a change of the log; beside one that is not there, or ended an instance, nothing is written.
+UPSERT_BASE: Final = """
+insert into base (seq, sid, version, document)
+select seq, sid, version, ? from log where seq = ? and kind <> 2
+on conflict (seq) do update set document = excluded.document"""
+
+INSERT_RECEIPT: Final = """
+insert into receipt (run_id, key, sid, kind, instance, version, value) values (?, ?, ?, ?, ?, ?, ?)"""
+
+RUN_COLUMNS: Final = (
+    "id, workflow, version, arguments, state, created_at_ms, updated_at_ms, owner, fence, lease_until_ms, wake_at_ms,"
+    " waiting_on, problem, outcome, cancel_requested, crashes, mark"
+)
+
+INSERT_RUN: Final = f"""
+insert into run ({RUN_COLUMNS}, no) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+LIVE: Final = "state in ('pending', 'running', 'waiting', 'stuck')"
+
+RENEW_LEASES: Final = f"update run set lease_until_ms = ? where owner = ? and {LIVE}"
+
+UPSERT_STEP: Final = """
+insert into step (run_no, key, kind, target, status, attempt, position, at_ms, value,
+                  pin_sid, pin_instance, pin_version, recorded_at_ms)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+on conflict (run_no, key) do update set
+    kind = excluded.kind, target = excluded.target, status = excluded.status, attempt = excluded.attempt,
+    position = excluded.position, at_ms = excluded.at_ms, value = excluded.value, pin_sid = excluded.pin_sid,
+    pin_instance = excluded.pin_instance, pin_version = excluded.pin_version,
+    recorded_at_ms = excluded.recorded_at_ms"""
+
+
+@lru_cache(maxsize=64)
+def update_run(columns: tuple[str, ...]) -> str:
+    """The update of these columns, whose values come first, of the run with the number that comes last."""
+    return f"update run set {', '.join(f'{column} = ?' for column in columns)} where no = ?"
+
+
+# --- reading stores ---------------------------------------------------------
+
+RECEIPT: Final = """
+select r.kind, r.instance, r.version, r.value
+from store s join receipt r on r.sid = s.sid
+where s.name = ? and s.id = ? and r.run_id = ? and r.key = ?"""
+
+STORES: Final = """
+select name, id, instance, version, updated_at_ms from store
+where instance is not null order by name, id"""
+
+STORES_NAMED: Final = """
+select name, id, instance, version, updated_at_ms from store
+where name = ? and instance is not null order by name, id"""
+
+# The rows with which an instance ended, and began: the tip's for the one that lives, else that of its deletion.
+INSTANCE_BEGIN: Final = "select ?, seq from log where sid = ? and instance = ?"
+
+INSTANCE_END: Final = """
+select max(seq), min(seq) from log where sid = ? and instance = ?
+having max(kind) = 2"""
+
+# Where the way down the chain may begin for an older revision: at the nearest base that is not older.
+NEAREST_BASE: Final = """
+select seq from base where sid = ? and version >= ? and seq between ? and ? order by version limit 1"""
+
+# Down the chain from one row, until there is a base at or below the wanted version.
+DOCUMENT_CHAIN: Final = """
+with recursive chain (seq, prev_seq, version, kind, patch, based) as (
+    select l.seq, l.prev_seq, l.version, l.kind, l.patch, exists (select 1 from base b where b.seq = l.seq)
+    from log l where l.seq = ?
+    union all
+    select l.seq, l.prev_seq, l.version, l.kind, l.patch, exists (select 1 from base b where b.seq = l.seq)
+    from chain c join log l on l.seq = c.prev_seq
+    where not (c.based and c.version <= ?)
+)
+select seq, version, kind, patch from chain"""
+
+BASE: Final = "select document from base where seq = ?"
+
+# Down the chain from one row, until the row that follows the given version, or the row with which the instance began.
+TAIL_CHAIN: Final = """
+with recursive chain (prev_seq, version, kind, patch) as (
+    select prev_seq, version, kind, patch from log where seq = ?
+    union all
+    select l.prev_seq, l.version, l.kind, l.patch
+    from chain c join log l on l.seq = c.prev_seq
+    where c.kind = 1 and c.version > ?
+)
+select version, kind, patch from chain"""
+
+# --- reading runs -----------------------------------------------------------
+
+RUN: Final = f"select {RUN_COLUMNS} from run where id = ?"
+
+STEPS: Final = """
+select t.key, t.kind, t.target, t.status, t.attempt, t.position, t.at_ms, t.value, t.recorded_at_ms,
+       s.name, s.id, t.pin_instance, t.pin_version
+from run r join step t on t.run_no = r.no left join store s on s.sid = t.pin_sid
+where r.id = ?
+order by t.position is null, t.position, t.key"""
+
+OWNERS: Final = f"select distinct owner from run where {LIVE} and owner is not null order by owner"
+
+
+@lru_cache(maxsize=8)
+def select_runs(state: bool, workflow: bool, after: bool) -> str:
+    """Runs in the order of their start; the parameters that are asked for, in this order, then the limit."""
+    wanted = ["1 = 1"]
+    wanted += ["state = ?"] * state
+    wanted += ["workflow = ?"] * workflow
+    wanted += ["no > (select no from run where id = ?)"] * after
+    return f"select {RUN_COLUMNS} from run where {' and '.join(wanted)} order by no limit ?"
+
+
+CANCEL_REQUESTS: Final = f"select id from run where {LIVE} and owner = ? and cancel_requested = 1 order by id"
+
+CLAIMABLE: Final = "state in ('pending', 'running', 'waiting')"
+
+# From when on a run may be claimed, if its owner is not known to be dead; the expression of the index `run_free`.
+FREE_AT: Final = "(case when owner is null then coalesce(wake_at_ms, 0) else lease_until_ms end)"
+
+
+@lru_cache(maxsize=64)
+def due_runs(workflows: int, dead: int) -> str:
+    """Runs that may be claimed; the parameters are the present instant, the dead owners, the workflows, the limit."""
+    orphans = f"union select no from run where {LIVE} and owner in ({_marks(dead)})" if dead else ""
+    return f"""
+select {RUN_COLUMNS} from run
+where no in (select no from run where {CLAIMABLE} and {FREE_AT} <= ? {orphans})
+    and {CLAIMABLE} and workflow in ({_marks(workflows)})
+order by coalesce(wake_at_ms, created_at_ms), no limit ?"""
+
+
+@lru_cache(maxsize=64)
+def next_free(workflows: int, dead: int) -> str:
+    """When the next run may be claimed; the parameters are the present instant, the dead owners, the workflows."""
+    alive = f"and (owner is null or owner not in ({_marks(dead)}))" if dead else ""
+    return f"""
+select {FREE_AT} from run
+where {CLAIMABLE} and {FREE_AT} > ? {alive} and workflow in ({_marks(workflows)})
+order by {FREE_AT} limit 1"""
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)

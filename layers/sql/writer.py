@@ -1,0 +1,177 @@
+"""The writing connection: one transaction for a group of batches, begun without waiting and ended for certain.
+
+Whatever goes wrong, nothing is left open: `begin` either opens a transaction or has changed nothing, and `write` ends
+it, by a commit or by rolling back. A connection that cannot even roll back is closed and opened anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import TypeAlias, final
+
+from ...core.batch import Receipt
+from ...core.model import Revision, Unavailable
+from ...core.outcome import Failure
+from ...services.ledger import Verdict
+from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
+from .group import Asked, Held, HeldRun, HeldStore, Judged, Rows, decide
+from .rows import optional_integer, to_blob, to_integer, to_text
+from .statements import (
+    HELD_RECEIPT,
+    HELD_RUN,
+    HELD_STORE,
+    INSERT_BASE,
+    INSERT_LOG,
+    INSERT_RECEIPT,
+    INSERT_STORE,
+    LAST_NUMBERS,
+    UPDATE_STORE,
+    UPSERT_BASE,
+    UPSERT_STEP,
+)
+
+__all__ = ["Answer", "CommitPoint", "OnPoint", "Writer"]
+
+Answer: TypeAlias = Verdict | BaseException
+"""What a batch met: its verdict, or the bug that writing it brought to light, to be raised in its caller only."""
+
+
+class CommitPoint(Enum):
+    """Where a commit stands. A process that ends at any of them has written a group whole, or nothing of it."""
+
+    BEFORE_BEGIN = "before begin"
+    AFTER_BEGIN = "after begin"
+    AFTER_JUDGEMENT = "after judgement"
+    AFTER_STORES = "after the rows of stores"
+    AFTER_LOG = "after the rows of the log"
+    AFTER_BASES = "after the bases"
+    AFTER_RECEIPTS = "after the receipts"
+    AFTER_RUNS = "after the rows of runs"
+    AFTER_STEPS = "after the rows of steps"
+    BEFORE_COMMIT = "before commit"
+    AFTER_COMMIT = "after commit, before the answer"
+
+
+OnPoint: TypeAlias = Callable[[CommitPoint], None]
+"""Called in passing, on the thread that commits. What it raises is treated as an error of the database there."""
+
+
+@final
+class Writer:
+    """Owns the writing connection. Not safe for threads: one of them uses it, whichever that is."""
+
+    def __init__(self, connect: Callable[[], Connection], on_point: OnPoint | None = None) -> None:
+        self._connect = connect
+        self._connection: Connection | None = connect()
+        self._reached = on_point or _pass_by
+
+    def begin(self) -> bool:
+        """Open a transaction, unless another connection writes just now; then False. Other errors are raised."""
+        self._reached(CommitPoint.BEFORE_BEGIN)
+        if self._connection is None:
+            self._connection = self._connect()
+        try:
+            self._connection.run("begin immediate")
+        except DatabaseError as error:
+            if is_busy(error):
+                return False
+            raise
+        return True
+
+    def write(self, group: Sequence[Judged], at_ms: int) -> list[Answer]:
+        """Judge and write in the open transaction, and end it. An error before the commit undoes all and is raised."""
+        assert self._connection is not None
+        connection = self._connection
+        try:
+            self._reached(CommitPoint.AFTER_BEGIN)
+            verdicts, rows = decide(group, _read_held(connection, group), at_ms)
+            self._reached(CommitPoint.AFTER_JUDGEMENT)
+            for point in _write_rows(connection, rows):
+                self._reached(point)
+            self._reached(CommitPoint.BEFORE_COMMIT)
+        except BaseException:
+            self._roll_back()
+            raise
+        if not rows:
+            self._roll_back()  # all were refused or wrote nothing: there is nothing to sync
+            return [*verdicts]
+        try:
+            connection.run("commit")
+            self._reached(CommitPoint.AFTER_COMMIT)
+        except Exception as error:
+            undone = self._roll_back() and leaves_no_trace(error)
+            reason = f"the commit failed: {reason_of(error)}"
+            return [Failure(Unavailable(reason, "no" if undone else "unknown")) for _ in group]
+        return [*verdicts]
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _roll_back(self) -> bool:
+        """End the transaction without its changes, and say whether that is certain."""
+        assert self._connection is not None
+        try:
+            if self._connection.in_transaction:  # some errors have rolled back already
+                self._connection.run("rollback")
+        except DatabaseError:
+            self.close()  # what it had not committed, it has not written; the next group opens anew
+            return False
+        return True
+
+
+def _pass_by(_: CommitPoint) -> None:
+    pass
+
+
+# --- the statements of a group ----------------------------------------------
+
+
+def _read_held(connection: Connection, group: Sequence[Judged]) -> Held:
+    """What is stored of all that the group asks for, read inside its transaction."""
+    asked = Asked.of(batch for batch, _ in group)
+    (numbers,) = connection.rows(LAST_NUMBERS)
+    last_sid, last_seq, last_no = map(to_integer, numbers)
+    held = Held(last_sid, last_seq, last_no)
+    for key in asked.stores:
+        if row := connection.row(HELD_STORE, key.name, key.id):
+            sid, instance, version, seq = row
+            tip = None if instance is None else Revision(to_text(instance), to_integer(version))
+            held.stores[key] = HeldStore(to_integer(sid), tip, optional_integer(seq))
+    for key, step in asked.receipts:
+        store = held.stores.get(key)
+        if store and (row := connection.row(HELD_RECEIPT, step.run_id, step.key, store.sid)):
+            kind, instance, version, value = row
+            revision = Revision(to_text(instance), to_integer(version))
+            held.receipts[key, step] = Receipt(key, step, to_text(kind), revision, to_blob(value))
+    for run_id in asked.runs:
+        if row := connection.row(HELD_RUN, run_id):
+            held.runs[run_id] = HeldRun(to_integer(row[0]), to_integer(row[1]))
+    return held
+
+
+def _write_rows(connection: Connection, rows: Rows) -> Iterator[CommitPoint]:
+    """Write table by table, and yield after each kind of row."""
+    if rows.touched:
+        connection.run_many(INSERT_STORE, rows.stores(stored=False))
+        connection.run_many(UPDATE_STORE, rows.stores(stored=True))
+        yield CommitPoint.AFTER_STORES
+    if rows.log:
+        connection.run_many(INSERT_LOG, rows.log)
+        yield CommitPoint.AFTER_LOG
+    if rows.bases or rows.later_bases:
+        connection.run_many(INSERT_BASE, rows.bases)
+        connection.run_many(UPSERT_BASE, rows.later_bases)
+        yield CommitPoint.AFTER_BASES
+    if rows.receipts:
+        connection.run_many(INSERT_RECEIPT, rows.receipts)
+        yield CommitPoint.AFTER_RECEIPTS
+    if rows.runs:
+        for sql, values in rows.runs:
+            connection.run(sql, *values)
+        yield CommitPoint.AFTER_RUNS
+    if rows.steps:
+        connection.run_many(UPSERT_STEP, rows.steps)
+        yield CommitPoint.AFTER_STEPS
