@@ -272,7 +272,7 @@ class Run:
         retry: Retry | None = None,
         mode: Mode = "at_least_once",
         timeout: Timeout = None,
-    ) -> Coroutine[Any, Any, _R]: ...
+    ) -> DurableCall[_R]: ...
     @overload
     def step(
         self,
@@ -282,7 +282,7 @@ class Run:
         retry: Retry | None = None,
         mode: Mode = "at_least_once",
         timeout: Timeout = None,
-    ) -> Coroutine[Any, Any, _R]: ...
+    ) -> DurableCall[_R]: ...
     def step(
         self,
         key: str,
@@ -291,7 +291,7 @@ class Run:
         retry: Retry | None = None,
         mode: Mode = "at_least_once",
         timeout: Timeout = None,
-    ) -> Coroutine[Any, Any, object]:
+    ) -> DurableCall[object]:
         """Call `fn(*args)` and record what it gives; once recorded it is given back and `fn` is not called again.
 
         An async function runs on the event loop, another one in a thread of a bounded pool. Its effects outside happen
@@ -307,12 +307,12 @@ class Run:
         call = _step(key, fn, args, retry or NO_RETRY, mode, _ms(timeout, key))
         return DurableCall(self._driver, key, self._driver.step(call))
 
-    def sleep(self, key: str, delay: timedelta | float) -> Coroutine[Any, Any, None]:
+    def sleep(self, key: str, delay: timedelta | float) -> DurableCall[None]:
         """Wait for `delay` seconds from the first time that this is reached, whatever restarts come between."""
         delay_ms = _ms(delay, _check_key(key))
         return DurableCall(self._driver, key, self._driver.sleep(key, delay_ms or 0))
 
-    def sleep_until(self, key: str, at: datetime) -> Coroutine[Any, Any, None]:
+    def sleep_until(self, key: str, at: datetime) -> DurableCall[None]:
         """Wait for an instant; one without a zone is local time. The instant that was recorded first counts."""
         at_ms = round(at.timestamp() * 1000)
         return DurableCall(self._driver, _check_key(key), self._driver.sleep_until(key, at_ms))
@@ -323,24 +323,24 @@ class Run:
         return RunStore(self._driver, definition, key.id)
 
     @overload
-    def gather(self, a: Awaitable[_T1], /) -> Coroutine[Any, Any, tuple[_T1]]: ...
+    def gather(self, a: Awaitable[_T1], /) -> Coroutine[object, object, tuple[_T1]]: ...
     @overload
-    def gather(self, a: Awaitable[_T1], b: Awaitable[_T2], /) -> Coroutine[Any, Any, tuple[_T1, _T2]]: ...
+    def gather(self, a: Awaitable[_T1], b: Awaitable[_T2], /) -> Coroutine[object, object, tuple[_T1, _T2]]: ...
     @overload
     def gather(
         self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], /
-    ) -> Coroutine[Any, Any, tuple[_T1, _T2, _T3]]: ...
+    ) -> Coroutine[object, object, tuple[_T1, _T2, _T3]]: ...
     @overload
     def gather(
         self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], d: Awaitable[_T4], /
-    ) -> Coroutine[Any, Any, tuple[_T1, _T2, _T3, _T4]]: ...
+    ) -> Coroutine[object, object, tuple[_T1, _T2, _T3, _T4]]: ...
     @overload
     def gather(
         self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], d: Awaitable[_T4], e: Awaitable[_T5], /
-    ) -> Coroutine[Any, Any, tuple[_T1, _T2, _T3, _T4, _T5]]: ...
+    ) -> Coroutine[object, object, tuple[_T1, _T2, _T3, _T4, _T5]]: ...
     @overload
-    def gather(self, *awaitables: Awaitable[_T]) -> Coroutine[Any, Any, tuple[_T, ...]]: ...
-    def gather(self, *awaitables: Awaitable[object]) -> Coroutine[Any, Any, tuple[object, ...]]:
+    def gather(self, *awaitables: Awaitable[_T]) -> Coroutine[object, object, tuple[_T, ...]]: ...
+    def gather(self, *awaitables: Awaitable[object]) -> Coroutine[object, object, tuple[object, ...]]:
         """Await all of them side by side; their results, in the order in which they are given.
 
         Results of durable calls reach the branches one by one, in the order in which they were recorded, in every
@@ -348,7 +348,7 @@ class Run:
         """
         return self._driver.gather(awaitables)
 
-    def defer(self, key: str, fn: Callable[[*_Ts], object], *args: *_Ts) -> Coroutine[Any, Any, None]:
+    def defer(self, key: str, fn: Callable[[*_Ts], object], *args: *_Ts) -> DurableCall[None]:
         """Call `fn(*args)` as a step when the run ends, however it ends; the last one deferred comes first.
 
         An error of it is noted in the run's `problem` and changes nothing of the outcome.
@@ -381,17 +381,15 @@ class RunStore(Generic[_T]):
 
     def get_or_create(
         self, key: str, initial: Initial[_T]
-    ) -> Coroutine[Any, Any, Outcome[Snapshot[_T], InvalidState | TooLarge]]:
+    ) -> DurableCall[Outcome[Snapshot[_T], InvalidState | TooLarge]]:
         """The store, made from `initial` where there is none."""
         return self._call(key, self._driver.stores.get_or_create(key, self._definition, self._id, initial))
 
-    def get(self, key: str) -> Coroutine[Any, Any, Outcome[Snapshot[_T], StoreNotFound | InvalidState]]:
+    def get(self, key: str) -> DurableCall[Outcome[Snapshot[_T], StoreNotFound | InvalidState]]:
         """The state as it was when this was first reached."""
         return self._call(key, self._driver.stores.get(key, self._definition, self._id))
 
-    def select(
-        self, key: str, selector: Callable[[_T], _R]
-    ) -> Coroutine[Any, Any, Outcome[_R, StoreNotFound | InvalidState]]:
+    def select(self, key: str, selector: Callable[[_T], _R]) -> DurableCall[Outcome[_R, StoreNotFound | InvalidState]]:
         """What `selector` makes of the state; only that is recorded. It gets a copy of its own."""
         codec = result_codec(selector)
         chosen = self._driver.stores.select(key, self._definition, self._id, selector, codec)
@@ -400,21 +398,19 @@ class RunStore(Generic[_T]):
 
     def update(
         self, key: str, updater: Updater[_T]
-    ) -> Coroutine[Any, Any, Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
+    ) -> DurableCall[Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
         """Change the state, exactly once in this run."""
         return self._call(key, self._driver.stores.update(key, self._definition, self._id, updater))
 
     def update_from(
         self, key: str, expected: Snapshot[_T] | Revision, updater: Updater[_T]
-    ) -> Coroutine[
-        Any, Any, Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]
-    ]:
+    ) -> DurableCall[Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
         """Change the state, exactly once in this run, if it is still at the expected revision."""
         return self._call(key, self._driver.stores.update_from(key, self._definition, self._id, expected, updater))
 
     def delete_from(
         self, key: str, expected: Snapshot[_T] | Revision
-    ) -> Coroutine[Any, Any, Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge]]:
+    ) -> DurableCall[Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge]]:
         """Delete the store, exactly once in this run, if it is still at the expected revision."""
         return self._call(key, self._driver.stores.delete_from(key, self._definition, self._id, expected))
 
