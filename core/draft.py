@@ -1,0 +1,108 @@
+"""Drafts: an updater changes a state as if it were its own; the state itself is never touched.
+
+`apply` gives the updater a draft, which reads like the state and takes every change that the state would take, and
+answers with the changed state, the paths that changed and the patch that leads there. What holds:
+
+- The state that came in is a value for ever: nothing an updater can do reaches it. The result shares what was not
+  touched with it, and holds no draft.
+- A value that the updater stores is copied: later changes to the updater's own object are not part of the state. An
+  object stored twice is two values; one that holds itself is a NotStorable, which is a ValueError.
+- An updater returns nothing, or `Replace(value)`. Coroutines, generators and every other return value are bugs and
+  raise TypeError, and so does a key that is not text in a dict that declares no others.
+- When the updater has ended, its draft and every part of it are dead: to use one raises `DraftEnded`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from .drafts import dicts, lists, record_faces, sets, tuples
+from .drafts.faces import child_of, node_of
+from .drafts.intake import plain
+from .drafts.node import Context, DraftEnded, Root
+from .model import Path, Paths, Replace
+from .patch import Patch, between
+from .paths import diff
+from .value import ATOMS
+
+__all__ = ["TEXT_KEYS", "Applied", "DraftEnded", "Drafted", "apply", "run"]
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+TEXT_KEYS: Final[frozenset[type]] = frozenset({str})
+"""Types of keys that may be written where the type of the state declares none."""
+
+_KINDS: Final = (dicts, lists, record_faces, sets, tuples)  # importing them registers them
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Generic[_T_co]):
+    """A state after an updater, what changed in it, and the patch that makes it from the state before."""
+
+    state: _T_co
+    changed_paths: Paths
+    patch: Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted(Generic[_T_co]):
+    """What an updater made: the new state, and the paths it wrote; None if it replaced the whole state."""
+
+    state: _T_co
+    written: Paths | None
+
+
+def apply(state: _T, updater: Callable[[_T], Replace[_T] | None]) -> Applied[_T]:
+    """Run `updater` on a draft of `state`; what it raises is passed on. `state` is not changed in any case.
+
+    Dicts take text keys; one that holds keys of another type takes that type.
+    """
+    drafted = run(state, updater)
+    changed = diff(state, drafted.state) if drafted.written is None else drafted.written
+    return Applied(drafted.state, changed, between(state, drafted.state, changed))
+
+
+def run(
+    state: _T, updater: Callable[[_T], Replace[_T] | None], key_types: frozenset[type] = TEXT_KEYS
+) -> Drafted[_T]:
+    """Like `apply`, without the patch. `key_types` are the types of keys that the type of the state declares."""
+    context = Context(key_types)
+    root = Root(state, context, None)
+    try:
+        draft: _T = _as(state, state if type(state) in ATOMS else child_of(root, None, state))
+        returned = updater(draft)
+        if returned is None:
+            written: list[Path] = []
+            root._report((), written.append)
+            return Drafted(_as(state, root._raw), tuple(written))
+        if isinstance(returned, Replace):
+            return Drafted(_as(state, plain(returned.value, root)), None)
+    finally:
+        context.end()
+    raise TypeError(_complaint(updater, returned))
+
+
+def _as(like: _T, value: object) -> _T:
+    """`value`, which stands for a state like `like`: a draft passes for what it is a draft of."""
+    return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+def _complaint(updater: object, returned: object) -> str:
+    name = getattr(updater, "__qualname__", None) or repr(updater)
+    if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
+        returned.close()
+    if inspect.isawaitable(returned):
+        return f"the updater {name} must be an ordinary function: it is async, or returned an awaitable"
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        return f"the updater {name} must be an ordinary function: it is a generator, or returned one"
+    if node_of(returned) is not None:
+        return f"the updater {name} returned a draft; a draft is changed in place: return nothing, or Replace(value)"
+    kind = type(returned).__name__
+    return (
+        f"the updater {name} returned a value of type {kind}; return nothing after changing the draft in place (a lambda "
+        "returns what its call gives: write a def), or Replace(value) to replace the whole state"
+    )

@@ -1,0 +1,86 @@
+"""Faces: what user code gets for a value of a draft, and the way back from a face to its node."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from ..value import ATOMS, Kind, clone, clone_members, kind_of
+
+if TYPE_CHECKING:
+    from .node import Node
+
+__all__ = ["FACES", "FIND_MAKER", "AnyNode", "Maker", "child_of", "node_of", "passes_for"]
+
+_D = TypeVar("_D", bound="AnyNode")
+
+AnyNode: TypeAlias = "Node[object]"
+Maker: TypeAlias = "Callable[[object, AnyNode, Hashable], AnyNode]"
+
+FIND_MAKER: Final[dict[Kind, Callable[[type], Maker]]] = {}
+"""How nodes for values of a type are made, by its kind; each kind's module adds its own."""
+
+FACES: Final[dict[type, Callable[[object], AnyNode]]] = {}
+"""How the node behind a face is found, by the type of the face."""
+
+_makers: Final[dict[type, Maker]] = {}
+
+
+def child_of(node: AnyNode, key: Hashable, value: object) -> object:
+    """What user code gets for `value`, which is no atom, at `key` of `node`: the one draft of that place.
+
+    A tuple or frozen set in which nothing can be changed is given as it is, other frozen sets as copies. A value of an
+    unknown class is a TypeError: it could be changed unseen.
+    """
+    children = node._children
+    if children is None:
+        children = node._children = {}
+    elif (found := children.get(key)) is not None:
+        return found._face
+    type_ = type(value)
+    make = _makers.get(type_)
+    if make is None:
+        kind = kind_of(type_)
+        if kind is Kind.ATOM or is_fixed(value):
+            return value
+        if kind is Kind.FROZENSET or kind is Kind.UNKNOWN:
+            return clone_members(value, clone)
+        make = _makers[type_] = FIND_MAKER[kind](type_)
+    elif kind_of(type_) is Kind.TUPLE and is_fixed(value):
+        return value
+    child = children[key] = make(value, node, key)
+    return child._face
+
+
+def is_fixed(value: object) -> bool:
+    """Whether `value` is an atom, or a tuple or frozen set of such: it can be handed out as it is."""
+    type_ = type(value)
+    if type_ in ATOMS:
+        return True
+    if isinstance(value, tuple | frozenset) and kind_of(type_) in (Kind.TUPLE, Kind.FROZENSET):
+        members: frozenset[object] | tuple[object, ...] = value
+        return all(map(is_fixed, members))
+    return kind_of(type_) is Kind.ATOM
+
+
+def node_of(value: object) -> AnyNode | None:
+    """The node behind a draft; None for a plain value."""
+    find = FACES.get(type(value))
+    return None if find is None else find(value)
+
+
+def passes_for(type_: type, protocol: ABCMeta) -> Callable[[type[_D]], type[_D]]:
+    """Let drafts of this class, which are their own nodes, pass for `type_` with `isinstance` and `match`."""
+
+    def mark(draft: type[_D]) -> type[_D]:
+        draft._passes_for = type_
+        protocol.register(draft)
+        FACES[draft] = _itself
+        return draft
+
+    return mark
+
+
+def _itself(face: object) -> AnyNode:
+    return face  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # only drafts that are nodes come here

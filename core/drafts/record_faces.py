@@ -1,0 +1,221 @@
+"""Faces of records: for each class of models or dataclasses one generated subclass, which stands for its drafts.
+
+The subclass keeps nothing but its node. Each field is a property, `__dict__` a live view, pydantic's own slots are
+properties, and what pydantic does in C with an instance (dump, copy, validate on assignment) is done on a plain copy.
+So methods and properties of the class work, also `object.__setattr__` and `vars`, and none of them gets at the
+committed value. The class of users is subclassed without running any hook of theirs.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from abc import ABCMeta
+from collections.abc import Callable, Hashable
+from types import MappingProxyType
+from typing import Final
+
+from pydantic import BaseModel
+
+from ..value import ATOMS, Kind, RecordType, record_type, same
+from .faces import FACES, FIND_MAKER, AnyNode, Maker, child_of
+from .records import ExtrasView, FieldsView, RecordNode
+
+__all__: list[str] = []
+
+_NODE: Final = "__stepwell_node__"
+
+
+class RecordFace:
+    """What the faces of all records share."""
+
+    __slots__ = ()
+
+    __stepwell_node__: RecordNode
+
+    def __init_subclass__(cls) -> None:
+        """Stops here: a hook of the user's class is for the user's classes."""
+
+    def __copy__(self) -> object:
+        return self.__stepwell_node__._present()
+
+    def __deepcopy__(self, memo: object) -> object:
+        return self.__stepwell_node__._present()
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        raise TypeError("a draft cannot be pickled; copy.deepcopy(draft) is a plain value")
+
+    def __delattr__(self, name: str) -> None:
+        self.__stepwell_node__.remove(name)
+
+
+class ModelFace(RecordFace):
+    """What the faces of pydantic models share beyond that."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        node = self.__stepwell_node__
+        model = node.type.type
+        if name in _freely_set(model):
+            node.write(name, value)
+        elif name in node.type.names and _validates_assignment(model):
+            _assign_validated(node, name, value)
+        elif issubclass(model, BaseModel) and name in model.__private_attributes__:
+            raise TypeError(f"{model.__name__}.{name} is private: it is no part of the state, so a draft cannot keep it")
+        else:
+            model.__setattr__(self, name, value)  # pydantic's answer: a frozen field, no such field, an extra one
+
+
+def _freely_set(model: type) -> frozenset[str]:
+    """Names of the fields that can be assigned without asking pydantic or the user's own `__setattr__`."""
+    found = _FREE.get(model)
+    if found is None:
+        assert issubclass(model, BaseModel)
+        config = model.model_config
+        own_way = model.__setattr__ is not BaseModel.__setattr__ or config.get("frozen") or _validates_assignment(model)
+        free = {name for name, field in model.model_fields.items() if not field.frozen}
+        found = _FREE[model] = frozenset() if own_way else frozenset(free)
+    return found
+
+
+_FREE: Final[dict[type, frozenset[str]]] = {}
+
+
+def _validates_assignment(model: type) -> bool:
+    return issubclass(model, BaseModel) and bool(model.model_config.get("validate_assignment"))
+
+
+def _assign_validated(node: RecordNode, name: str, value: object) -> None:
+    """Assign as pydantic does: on a copy, which validates it, and may change other fields; then take over what changed."""
+    changed = node._present()
+    setattr(changed, name, node._plain(value))
+    for field, new in node.type.fields(changed).items():
+        if not same(new, node.fields.get(field)):
+            node.write(field, new)
+
+
+# --- making a face --------------------------------------------------------------
+
+
+def _find_maker(type_: type) -> Maker:
+    """How nodes for records of this class are made, each with its face."""
+    known = record_type(type_)
+    face_type = _make_face_type(known)
+    node_of_face: Callable[[object], AnyNode] = face_type.__dict__[_NODE].__get__
+    set_node = face_type.__dict__[_NODE].__set__
+    FACES[face_type] = node_of_face
+
+    def make(raw: object, parent: AnyNode, key: Hashable) -> AnyNode:
+        node = RecordNode(raw, parent, key)
+        node._face = face = object.__new__(face_type)
+        set_node(face, node)
+        return node
+
+    return make
+
+
+FIND_MAKER[Kind.RECORD] = _find_maker
+
+
+def _make_face_type(known: RecordType) -> type:
+    user_type = known.type
+    base = ModelFace if known.is_model else RecordFace
+    space: dict[str, object] = {
+        "__slots__": (_NODE,),
+        "__module__": user_type.__module__,
+        "__qualname__": user_type.__qualname__,
+        "__doc__": user_type.__doc__,
+        "__class__": property(lambda _: user_type),
+        "__dict__": property(lambda face: FieldsView(face.__stepwell_node__)),
+    }
+    space.update(_uncached(user_type))
+    if known.is_model:
+        space.update(_MODEL_SLOTS)
+        space.update({name: _on_copy(name) for name in _MODEL_CALLS})
+    if user_type.__setattr__ is not BaseModel.__setattr__ and known.is_model:
+        space["__setattr__"] = user_type.__setattr__
+    if not known.is_model and user_type.__setattr__ is object.__setattr__:
+        space["__setattr__"] = _set_field
+    for name in known.names:
+        space[name] = property(_getter(name), _setter(name))
+    metaclass = type(user_type)
+    maker = ABCMeta if issubclass(metaclass, ABCMeta) else type  # not the metaclass's own: it would set up a new class
+    return maker.__new__(metaclass, user_type.__name__, (base, user_type), space)
+
+
+def _getter(name: str) -> Callable[[RecordFace], object]:
+    def get(face: RecordFace) -> object:
+        node = face.__stepwell_node__
+        try:
+            value = node.fields[name]
+        except KeyError:
+            return node.read(name)
+        return value if type(value) in ATOMS else child_of(node, name, value)
+
+    return get
+
+
+def _setter(name: str) -> Callable[[RecordFace, object], None]:
+    def set_(face: RecordFace, value: object) -> None:
+        face.__stepwell_node__.write(name, value)
+
+    return set_
+
+
+def _set_field(face: RecordFace, name: str, value: object) -> None:
+    """Assignment to a draft of a dataclass: to a field, or to a property that has a setter."""
+    if hasattr(getattr(type(face), name, None), "__set__"):
+        object.__setattr__(face, name, value)
+        return
+    raise TypeError(f"{name!r} is no field of {face.__class__.__name__}: a draft would lose it")
+
+
+def _uncached(user_type: type) -> dict[str, object]:
+    """Cached properties as ordinary ones: a draft may change, so it keeps nothing that was computed from it."""
+    found: dict[str, object] = {}
+    for base in reversed(user_type.__mro__):
+        for name, attribute in vars(base).items():
+            if isinstance(attribute, functools.cached_property):
+                found[name] = property(attribute.func)
+    return found
+
+
+def _on_copy(name: str) -> Callable[..., object]:
+    """A method of a model that runs on a plain copy of the draft."""
+
+    def call(face: RecordFace, /, *args: object, **options: object) -> object:
+        return getattr(face.__stepwell_node__._present(), name)(*args, **options)
+
+    call.__name__ = name
+    return call
+
+
+_MODEL_CALLS: Final = ("model_dump", "model_dump_json", "dict", "json", "copy", "model_copy", "__getstate__")
+
+
+def _model_of(face: RecordFace) -> BaseModel:
+    raw = face.__stepwell_node__._raw
+    assert isinstance(raw, BaseModel)
+    return raw
+
+
+def _fields_set(face: RecordFace) -> object:
+    return set(_model_of(face).__pydantic_fields_set__)
+
+
+def _private(face: RecordFace) -> object:
+    private = _model_of(face).__pydantic_private__
+    return None if private is None else MappingProxyType(copy.deepcopy(private))
+
+
+def _extras(face: RecordFace) -> object:
+    node = face.__stepwell_node__
+    return None if node.extras is None else ExtrasView(node)
+
+
+_MODEL_SLOTS: Final[dict[str, object]] = {
+    "__pydantic_fields_set__": property(_fields_set),
+    "__pydantic_extra__": property(_extras),
+    "__pydantic_private__": property(_private),
+}

@@ -1,0 +1,154 @@
+"""Nodes of records: models and dataclasses. What user code gets for them is made in `record_faces`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, MutableMapping
+
+from ..model import Path
+from ..paths import SHAPE
+from ..value import ATOMS, RecordType, record_type
+from .faces import AnyNode, child_of
+from .node import ENDED, Node, Report
+
+__all__ = ["RecordNode"]
+
+
+class RecordNode(Node[object]):
+    """One place that holds a record: `fields` are those its class declares, `extras` the others of an open model."""
+
+    __slots__ = ("_changed", "extras", "fields", "type")
+
+    def __init__(self, raw: object, parent: AnyNode, key: Hashable) -> None:
+        super().__init__(raw, parent, key)
+        self.type: RecordType = record_type(type(raw))
+        self.fields = self.type.fields(raw)
+        self.extras = self.type.extras(raw)
+        self._changed: dict[str, None] = {}
+
+    # --- as a node ---
+
+    def _copied(self) -> object:
+        return self.type.make(self.fields, self.extras, self._raw)
+
+    def _own(self) -> object:
+        if not self._owned and self._raw is not self._base:
+            self.fields = self.type.fields(self._raw)  # shared since it was copied last: those dicts are another's now
+            self.extras = self.type.extras(self._raw)
+        return super()._own()
+
+    def _at(self, key: Hashable) -> object:
+        assert isinstance(key, str)
+        return self.fields[key] if key in self.fields or self.extras is None else self.extras[key]
+
+    def _put(self, key: Hashable, value: object) -> None:
+        assert isinstance(key, str)
+        raw = self._own()
+        if self.extras is not None and key not in self.type.names:
+            self.extras[key] = value
+            return
+        self.fields[key] = value
+        if not self.type.is_model:
+            object.__setattr__(raw, key, value)
+
+    def _segments(self, key: Hashable) -> Path:
+        return () if self.type.transparent else super()._segments(key)
+
+    def _report(self, path: Path, report: Report) -> None:
+        before = {**self.type.fields(self._base), **(self.type.extras(self._base) or {})}
+        shape = False
+        for name in self._changed:
+            declared = name in self.type.names
+            shape = shape or not declared and ((name in before) is not (name in (self.extras or {})))
+            if name not in before or not self._holds(name) or before[name] is not self._at(name):
+                report((*path, *self._segments(name)))
+        if shape:
+            report((*path, SHAPE))
+        for key, child in (self._children or {}).items():
+            if child._raw is not child._base and key not in self._changed:
+                child._report((*path, *self._segments(key)), report)
+
+    def _end(self) -> None:
+        super()._end()
+        object.__setattr__(self, "fields", ENDED)
+        object.__setattr__(self, "extras", ENDED)
+
+    # --- for the face ---
+
+    def _holds(self, name: str) -> bool:
+        return name in self.fields or (self.extras is not None and name in self.extras)
+
+    def read(self, name: str) -> object:
+        """The value of a field, or the draft of it; AttributeError if there is none."""
+        fields = self.fields
+        if name in fields:
+            value = fields[name]
+        elif self.extras is not None and name in self.extras:
+            value = self.extras[name]
+        else:
+            raise AttributeError(f"{self.type.type.__name__!r} object has no attribute {name!r}")
+        return value if type(value) in ATOMS else child_of(self, name, value)
+
+    def write(self, name: str, value: object) -> None:
+        """Store a field."""
+        if self._is_child_at(name, value):
+            return
+        plain = self._plain(value)
+        self._put(name, plain)
+        self._drop(name)
+        self._changed[name] = None
+        self._settle(name, value)
+
+    def remove(self, name: str) -> None:
+        """Remove an undeclared field; a declared one cannot be removed."""
+        if self.extras is None or name not in self.extras:
+            raise TypeError(f"the field {name!r} of {self.type.type.__name__} cannot be deleted from a draft")
+        self._own()
+        del self.extras[name]
+        self._drop(name)
+        self._changed[name] = None
+
+
+class FieldsView(MutableMapping[str, object]):
+    """The `__dict__` of a draft: its declared fields, live. To write one is to write the field, without validation."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: RecordNode) -> None:
+        self._node = node
+
+    def _names(self) -> dict[str, object]:
+        return self._node.fields
+
+    def __getitem__(self, name: str) -> object:
+        if name not in self._names():
+            raise KeyError(name)
+        return self._node.read(name)
+
+    def __setitem__(self, name: str, value: object) -> None:
+        if name not in self._node.type.names:
+            raise TypeError(f"{name!r} is no field of {self._node.type.type.__name__}: a draft holds nothing else")
+        self._node.write(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self._node.remove(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._names()))
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class ExtrasView(FieldsView):
+    """The undeclared fields of a draft of a model that allows them, live."""
+
+    __slots__ = ()
+
+    def _names(self) -> dict[str, object]:
+        return self._node.extras or {}
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._node.write(name, value)

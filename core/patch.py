@@ -1,0 +1,284 @@
+"""Patches: what leads from one state to the next, without the rest of the state.
+
+A patch is a few operations in order, each at a path. It is of the domain of the two states that it was made from:
+Python values, or JSON documents. In either domain, replaying it on the state before gives the state after: strictly
+equal, with keys in the same order. `between` makes it from the two states and the paths that changed, and looks at
+nothing else. A patch of documents is itself written as JSON, compactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar, assert_never, final
+
+import msgspec
+
+from .model import Path
+from .paths import SHAPE
+from .value import NO_PART, has_text_keys, is_dict, is_list, part_of, root_of, same, with_part, with_root
+
+__all__ = ["Order", "Patch", "Put", "Remove", "Splice", "between", "decode", "encode", "replay", "replay_document"]
+
+_T = TypeVar("_T")
+
+
+class Put(msgspec.Struct, frozen=True, array_like=True, tag="="):
+    """Store `value` at `path`; a new key comes last. At the root it is the whole state."""
+
+    path: Path
+    value: object
+
+
+class Remove(msgspec.Struct, frozen=True, array_like=True, tag="-"):
+    """Remove the key at `path`."""
+
+    path: Path
+
+
+class Splice(msgspec.Struct, frozen=True, array_like=True, tag="~"):
+    """In the list at `path`, put `values` in place of the `removed` elements from `start` on."""
+
+    path: Path
+    start: int
+    removed: int
+    values: tuple[object, ...]
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True, tag="<"):
+    """Bring the keys of the dict at `path` into this order."""
+
+    path: Path
+    keys: tuple[str, ...]
+
+
+Operation: TypeAlias = Put | Remove | Splice | Order
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What leads from one state to another. An empty patch changes nothing."""
+
+    operations: tuple[Operation, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+
+# --- replaying ------------------------------------------------------------------
+
+
+def replay(state: _T, patch: Patch) -> _T:
+    """The state that `patch` leads to from `state`, which is not changed; parts that did not change are shared."""
+    made = _Replay(in_place=False)
+    value: object = state
+    for operation in patch.operations:
+        value = made.apply(value, operation)
+    return _of_type(state, value)
+
+
+def replay_document(document: object, patches: Iterable[Patch]) -> object:
+    """The JSON document that many patches lead to, made in place: `document` and the patches are used up."""
+    made = _Replay(in_place=True)
+    for patch in patches:
+        for operation in patch.operations:
+            document = made.apply(document, operation)
+    return document
+
+
+def _of_type(like: _T, value: object) -> _T:
+    """A patch leads from a state of a type to a state of the same type; no checker can know."""
+    return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+class _Replay:
+    """Applies operations; each container on their paths is copied once, unless it may be changed in place."""
+
+    __slots__ = ("_in_place", "_own")
+
+    def __init__(self, *, in_place: bool) -> None:
+        self._in_place = in_place
+        self._own: dict[int, object] = {}
+
+    def apply(self, state: object, operation: Operation) -> object:
+        return self._edit(state, operation.path, 0, operation)
+
+    def _edit(self, value: object, path: Path, depth: int, operation: Operation) -> object:
+        match operation:
+            case Put(value=new):
+                if depth == len(path):
+                    return new
+                last = depth == len(path) - 1
+                part = new if last else self._edit(part_of(value, path[depth]), path, depth + 1, operation)
+                return self._with_part(value, path[depth], part)
+            case Remove() if depth == len(path) - 1:
+                return self._with_part(value, path[depth], NO_PART)
+            case (Splice() | Order()) if depth == len(path):
+                return self._rebuilt(value, operation)
+            case _:
+                part = self._edit(part_of(value, path[depth]), path, depth + 1, operation)
+                return self._with_part(value, path[depth], part)
+
+    def _with_part(self, value: object, segment: str | int, part: object) -> object:
+        if part is part_of(value, segment):
+            return value
+        made = with_part(value, segment, part, in_place=self._may_change(value))
+        self._own[id(made)] = made
+        return made
+
+    def _may_change(self, value: object) -> bool:
+        return self._in_place or id(value) in self._own
+
+    def _rebuilt(self, value: object, operation: Splice | Order) -> object:
+        inner = root_of(value)
+        made: object
+        match operation:
+            case Splice(start=start, removed=removed, values=values):
+                assert is_list(inner)
+                made = inner if self._may_change(inner) else inner.copy()
+                made[start : start + removed] = values
+            case Order(keys=keys):
+                assert is_dict(inner)
+                made = {key: inner[key] for key in keys}
+            case _:
+                assert_never(operation)
+        self._own[id(made)] = made
+        return with_root(value, made)
+
+
+# --- making ---------------------------------------------------------------------
+
+
+def between(before: object, after: object, changed_paths: Iterable[Path]) -> Patch:
+    """The patch from `before` to `after`, which differ at most at and beneath `changed_paths`.
+
+    The patch holds parts of `after` itself: as long as the patch is used, these must not be changed.
+    """
+    operations: list[Operation] = []
+    _compare(before, after, list(changed_paths), (), operations)
+    return Patch(tuple(operations))
+
+
+def _compare(before: object, after: object, changed: Sequence[Path], path: Path, found: list[Operation]) -> None:
+    if before is after or not changed:
+        return
+    if type(before) is not type(after):
+        found.append(Put(path, after))
+        return
+    before, after = root_of(before), root_of(after)
+    if () in changed or type(before) is not type(after):
+        _replace(before, after, path, found)
+        return
+    beneath: dict[str | int, list[Path]] = {}
+    for segments in changed:
+        beneath.setdefault(segments[0], []).append(segments[1:])
+    if is_list(before) and is_list(after):
+        _compare_lists(before, after, beneath, path, found)
+    elif is_dict(before) and is_dict(after):
+        _compare_dicts(before, after, beneath, path, found)
+    else:
+        beneath.pop(SHAPE, None)
+        for segment, rest in beneath.items():
+            _compare_part(before, after, segment, rest, path, found)
+
+
+def _compare_part(
+    before: object, after: object, segment: str | int, rest: list[Path], path: Path, found: list[Operation]
+) -> None:
+    old, new = part_of(before, segment), part_of(after, segment)
+    if new is NO_PART:
+        if old is not NO_PART:
+            found.append(Remove((*path, segment)))
+    elif old is NO_PART:
+        found.append(Put((*path, segment), new))
+    else:
+        _compare(old, new, rest, (*path, segment), found)
+
+
+def _replace(before: object, after: object, path: Path, found: list[Operation]) -> None:
+    if is_list(before) and is_list(after) and before and after:
+        _splice(before, after, 0, path, found)
+    else:
+        found.append(Put(path, after))
+
+
+def _compare_lists(
+    before: list[object], after: list[object], beneath: dict[str | int, list[Path]], path: Path, found: list[Operation]
+) -> None:
+    """Elements that kept their places one by one; the run of changed ones at the end, if the length changed, as a slice."""
+    end = max(len(before), len(after))
+    if len(before) != len(after):
+        end = min(len(before), len(after))
+        while () in beneath.get(end - 1, ()):
+            end -= 1
+    for index, rest in beneath.items():
+        if isinstance(index, int) and index < end:
+            _compare(before[index], after[index], rest, (*path, index), found)
+    if len(before) != len(after):
+        _splice(before, after, end, path, found)
+
+
+def _splice(before: list[object], after: list[object], start: int, path: Path, found: list[Operation]) -> None:
+    """Replace what differs from `start` on, without what both lists begin and end with."""
+    shared = min(len(before), len(after))
+    while start < shared and same(before[start], after[start]):
+        start += 1
+    tail = 0
+    while tail < shared - start and same(before[-1 - tail], after[-1 - tail]):
+        tail += 1
+    values = tuple(after[start : len(after) - tail])
+    removed = len(before) - tail - start
+    if removed or values:
+        found.append(Splice(path, start, removed, values))
+
+
+def _compare_dicts(
+    before: dict[object, object],
+    after: dict[object, object],
+    beneath: dict[str | int, list[Path]],
+    path: Path,
+    found: list[Operation],
+) -> None:
+    if not has_text_keys(before) or not has_text_keys(after):
+        found.append(Put(path, after))
+        return
+    if SHAPE not in beneath:
+        for key, rest in beneath.items():
+            _compare_part(before, after, key, rest, path, found)
+        return
+    again = {key for key, rest in beneath.items() if () in rest and key in before and key in after}
+    if _natural_order(before, after, set()) == list(after):
+        again = set()
+    for key in before:
+        if key not in after or key in again:
+            found.append(Remove((*path, key)))
+    for key in after:
+        if key not in before or key in again:
+            found.append(Put((*path, key), after[key]))
+        elif key in beneath:
+            _compare(before[key], after[key], beneath[key], (*path, key), found)
+    if _natural_order(before, after, again) != list(after):
+        found.append(Order(path, tuple(after)))
+
+
+def _natural_order(before: dict[str, object], after: dict[str, object], again: set[str | int]) -> list[str]:
+    """The order of keys that removing those that went or come `again`, and adding the others at the end, gives."""
+    stayed = [key for key in before if key in after and key not in again]
+    return stayed + [key for key in after if key not in before or key in again]
+
+
+# --- as JSON ----------------------------------------------------------------------
+
+_decoder: Final = msgspec.json.Decoder(tuple[Operation, ...])
+
+
+def encode(patch: Patch) -> bytes:
+    """A patch of JSON documents as JSON: an array of `["=", path, value]`, `["-", path]`,
+    `["~", path, start, removed, values]` and `["<", path, keys]`."""
+    return msgspec.json.encode(patch.operations)
+
+
+def decode(json: bytes) -> Patch:
+    """The patch that `encode` wrote; msgspec.DecodeError for anything else."""
+    return Patch(_decoder.decode(json))

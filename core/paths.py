@@ -1,0 +1,160 @@
+"""Paths in a state: what was read, what was written, and whether the two meet.
+
+A path leads from the root of a state to a part of it: text segments are field names and keys, whole numbers are
+indices, so the key `"1"` and the index `1` are two segments. A path stands for the part and for all beneath it. The
+segment `SHAPE` after a container's path stands for its length, its set of keys and their order alone. The paths of a
+state are the paths of its JSON document: a key that is not text has the text that JSON gives it, and the value of a
+RootModel has the path of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, final
+
+import msgspec
+
+from .model import Path, Paths
+from .value import Kind, is_dict, is_list, is_tuple, key_text, kind_of, record_type, same
+
+__all__ = ["SHAPE", "Path", "Paths", "decode", "diff", "encode", "intersect", "minimal"]
+
+
+@final
+class _Shape(str):
+    """The class of `SHAPE`, which equals nothing but itself: no key that a user can write is taken for it."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return -0x5EA9E  # a constant, so that sets of paths iterate alike in every process
+
+    def __repr__(self) -> str:
+        return "SHAPE"
+
+    def __copy__(self) -> _Shape:
+        return self
+
+    def __deepcopy__(self, memo: object) -> _Shape:
+        return self
+
+    def __reduce__(self) -> str:
+        return "SHAPE"
+
+
+SHAPE: Final[str] = _Shape("<shape>")
+"""A container's length and key set. A `str` subclass, so that a path stays `tuple[str | int, ...]`."""
+
+
+def intersect(reads: Iterable[Path], writes: Iterable[Path]) -> bool:
+    """Whether one of `writes` may have changed what one of `reads` saw: either path leads to the other or beneath it."""
+    written = set(writes)
+    if not written:
+        return False
+    above = {path[:end] for path in written for end in range(len(path) + 1)}
+    return any(read in above or any(read[:end] in written for end in range(len(read))) for read in reads)
+
+
+def minimal(paths: Iterable[Path]) -> Paths:
+    """The same parts with no path twice and none beneath another, in the order of their first mention."""
+    kept = dict.fromkeys(paths)
+    if len(kept) > 1:
+        return tuple(path for path in kept if not any(path[:end] in kept for end in range(len(path))))
+    return tuple(kept)
+
+
+def encode(paths: Iterable[Path]) -> bytes:
+    """Paths as a JSON array of arrays, in which null stands for `SHAPE`."""
+    return msgspec.json.encode([[None if segment is SHAPE else segment for segment in path] for path in paths])
+
+
+_read_paths: Final = msgspec.json.Decoder(list[list[str | int | None]])
+
+
+def decode(json: bytes) -> Paths:
+    """The paths that `encode` wrote."""
+    return tuple(
+        tuple(SHAPE if segment is None else segment for segment in path) for path in _read_paths.decode(json)
+    )
+
+
+# --- comparison of two whole states ---------------------------------------------
+
+
+def diff(before: object, after: object) -> Paths:
+    """Where two states differ, strictly: the deepest paths that say so, none beneath another, in the order of the state.
+
+    Lists that differ in length give each index that only one of them has and the shape; dicts likewise give keys, and
+    the shape also if the keys they share are in another order. Values of two kinds or classes, sets, and tuples of two
+    lengths differ as wholes.
+    """
+    found: list[Path] = []
+    _diff(before, after, (), found.append)
+    return tuple(found)
+
+
+_Report = Callable[[Path], None]
+
+
+def _diff(before: object, after: object, path: Path, report: _Report) -> None:
+    if before is after:
+        return
+    if type(before) is not type(after):
+        report(path)
+    elif is_list(before) and is_list(after):
+        _diff_lists(before, after, path, report)
+    elif is_dict(before) and is_dict(after):
+        _diff_dicts(before, after, path, report)
+    elif is_tuple(before) and is_tuple(after) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            _diff(old, new, (*path, index), report)
+    elif kind_of(type(before)) is Kind.RECORD:
+        _diff_records(before, after, path, report)
+    elif not same(before, after):
+        report(path)
+
+
+def _diff_lists(before: list[object], after: list[object], path: Path, report: _Report) -> None:
+    for index, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old is not new:
+            _diff(old, new, (*path, index), report)
+    short, long = sorted((len(before), len(after)))
+    for index in range(short, long):
+        report((*path, index))
+    if short != long:
+        report((*path, SHAPE))
+
+
+def _diff_dicts(before: dict[object, object], after: dict[object, object], path: Path, report: _Report) -> None:
+    shared: list[object] = []
+    for key, old in before.items():
+        if key not in after:
+            report((*path, key_text(key)))
+        else:
+            shared.append(key)
+            if old is not (new := after[key]):
+                _diff(old, new, (*path, key_text(key)), report)
+    for key in after:
+        if key not in before:
+            report((*path, key_text(key)))
+    if not len(before) == len(shared) == len(after) or not same(shared, list(after)):
+        report((*path, SHAPE))
+
+
+def _diff_records(before: object, after: object, path: Path, report: _Report) -> None:
+    known = record_type(type(before))
+    old_fields, new_fields = known.fields(before), known.fields(after)
+    for name in known.names:
+        old, new = old_fields.get(name, _ABSENT), new_fields.get(name, _ABSENT)
+        if old is not new:
+            _diff(old, new, path if known.transparent else (*path, name), report)
+    _diff_dicts({**(known.extras(before) or {})}, {**(known.extras(after) or {})}, path, report)
+
+
+_ABSENT: Final = object()
