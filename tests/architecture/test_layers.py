@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import TypeVar, get_args
 
 import pytest
+from typing_extensions import TypeForm
 
 from stepwell import (
     Clock,
@@ -136,7 +137,7 @@ def calls_of(service: type) -> set[str]:
     return {name for name, value in vars(service).items() if isinstance(value, FunctionType) and name[0] != "_"}
 
 
-async def answers(layer: Layer[_S, _S], service: type[_S], calls: Mapping[str, Callable[[_S], Answer]]) -> None:
+async def answers(layer: Layer[_S, _S], service: TypeForm[_S], calls: Mapping[str, Callable[[_S], Answer]]) -> None:
     async with build(layer) as built:
         absent = get(built.unwrap(), service)
         for name, call in calls.items():
