@@ -44,11 +44,12 @@ Answer: TypeAlias = Asked | Refused
 class History:
     """The rows of one run, by key. It lives for one execution of the workflow and is not shared."""
 
-    __slots__ = ("_asked", "_position", "_rows")
+    __slots__ = ("_asked", "_new", "_position", "_rows")
 
     def __init__(self, rows: Iterable[StepRow] = ()) -> None:
         self._rows = {row.key: row for row in rows}
         self._asked: dict[str, str] = {}
+        self._new: list[str] = []
         self._position = max((row.position or 0 for row in self._rows.values()), default=0)
 
     @property
@@ -70,6 +71,8 @@ class History:
         if row is not None and (problem := mismatch(row, kind, target)) is not None:
             return Refused("mismatch", problem)
         self._asked[key] = f"{kind} {target}".rstrip()
+        if row is None:
+            self._new.append(key)
         return Asked(decide_step(row, mode), row)
 
     def take_position(self) -> int:
@@ -80,6 +83,10 @@ class History:
     def record(self, row: StepRow) -> None:
         """The row is durable now."""
         self._rows[row.key] = row
+
+    def new(self) -> tuple[str, ...]:
+        """The calls that the workflow has made and that were not recorded before, in words, in order."""
+        return tuple(f"{key!r} ({self._asked[key]})" for key in self._new)
 
     def unasked(self, *, without: str | None = None) -> tuple[StepRow, ...]:
         """Recorded calls that the workflow has not made again, but for those of the kind `without`; by position."""

@@ -130,7 +130,7 @@ class LedgerEngine:
 
     async def status(self, id: str) -> Outcome[RunStatus, RunNotFound | Unavailable]:
         found = await self._row(id)
-        return found if isinstance(found, Failure) else Success(_status(found.unwrap()))
+        return found if isinstance(found, Failure) else Success(self._status(found.unwrap()))
 
     async def runs(
         self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
@@ -138,7 +138,13 @@ class LedgerEngine:
         if limit < 0:
             raise ValueError(f"runs(limit={limit}): it cannot be negative")
         found = await self._ledger.runs(state=state, workflow=workflow, limit=limit, after=after)
-        return found if isinstance(found, Failure) else Success(tuple(map(_status, found.unwrap())))
+        return found if isinstance(found, Failure) else Success(tuple(map(self._status, found.unwrap())))
+
+    def _status(self, row: RunRow) -> RunStatus:
+        problem = row.problem
+        if self._worker is not None and row.owner is None and row.workflow not in self._workflows and not row.ended:
+            problem = problem or f"no workflow named {row.workflow!r} is registered in this process"
+        return RunStatus(row.id, row.workflow, row.state, row.waiting_on, problem, row.created_at_ms, row.updated_at_ms)
 
     async def result(self, id: str, *, timeout: Timeout = None) -> Outcome[object, ResultFailure]:
         ended = await self._ending(id, timeout)
@@ -358,10 +364,6 @@ def _cancellation(row: RunRow, now_ms: int, *, begun: bool) -> RunColumns:
     if row.owner is None:
         columns["wake_at_ms"] = None  # whoever takes it up lets the cancellation reach it, at once
     return columns
-
-
-def _status(row: RunRow) -> RunStatus:
-    return RunStatus(row.id, row.workflow, row.state, row.waiting_on, row.problem, row.created_at_ms, row.updated_at_ms)
 
 
 def _ending(row: RunRow) -> Outcome[RunRow, RunFailed | RunCancelled]:

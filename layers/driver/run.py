@@ -146,11 +146,11 @@ class RunDriver:
         unasked = () if record.cancelled else record.history.unasked(without=unasked_but)
         if not unasked:
             return
-        row = unasked[0]
-        more = f" (and {len(unasked) - 1} more)" if len(unasked) > 1 else ""
+        recorded = _listed([f"{row.key!r} ({row.kind} {row.target})" for row in unasked])
+        asked = _listed(list(record.history.new())) or "nothing new"
         record.stop(
-            f"step {row.key!r} was recorded as {row.kind} {row.target}{more}, "
-            "and the code now came to its end without asking for it"
+            f"the run has recorded {recorded}, and the code now came to its end without asking for it; "
+            f"it asked for {asked} instead"
         )
 
     # --- the calls of Run -----------------------------------------------------
@@ -236,6 +236,15 @@ class RunDriver:
         message = f"run {self.run_id!r} made the durable calls {keys} and never awaited them: write `await` before each"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return RecordedError("NotAwaited", message, "")
+
+
+LISTED = 5
+"""How many of the calls that differ are named."""
+
+
+def _listed(calls: list[str]) -> str:
+    more = f" and {len(calls) - LISTED} more" if len(calls) > LISTED else ""
+    return ", ".join(calls[:LISTED]) + more
 
 
 async def _awaited(awaitable: Awaitable[object]) -> object:
