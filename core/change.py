@@ -1,4 +1,4 @@
-"""One change of a store's state as a pure decision: what the updater did, made valid and written down."""
+"""One change of a store's state as a pure decision: what an updater did, made valid and written down."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
+
+from . import patch
+from .draft import run
 from .model import Issue, Paths, Replace
-from .outcome import Outcome
-from .schema import StateSchema
+from .outcome import Failure, Outcome, Success
+from .paths import diff, minimal
+from .schema import StateSchema, Valid
+from .value import NotStorable
 
 __all__ = ["Change", "decide_change"]
 
@@ -18,7 +24,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[_T_co]):
-    """The state after a change, its document, the patch that leads to it from the document before, and what changed."""
+    """A canonical state after a change, its document, the patch to it from the document before, and what changed."""
 
     state: _T_co
     json: bytes
@@ -31,7 +37,37 @@ def decide_change(
 ) -> Outcome[Change[_T], tuple[Issue, ...]]:
     """What `updater` makes of `state`, whose document is `json`; or all that is wrong with the state it made.
 
-    `state` is canonical (from `validate`, `decode` or an earlier change) and is never changed. What the updater raises
-    is passed on, and so is TypeError for an updater that breaks a rule of `draft.apply`.
+    `state` is canonical, and is never changed. What the updater raises is passed on, and so is TypeError for an updater
+    that breaks a rule of drafts. The changed paths are what the updater wrote; where it replaced the state, or where
+    validation changed more, they come from a strict comparison of the two states. An updater that changed nothing
+    leaves the very state, an empty patch and no paths.
     """
-    raise NotImplementedError
+    try:
+        drafted = run(state, updater, schema.key_types)
+    except NotStorable as error:
+        return Failure((Issue((), str(error)),))
+    if drafted.written is None:
+        match schema.validate(drafted.state):
+            case Success(valid):
+                return Success(_change(schema, state, json, valid, diff(state, valid.state)))
+            case Failure() as failed:
+                return failed
+    if drafted.state is state:
+        return Success(Change(state, json, _NOTHING, ()))
+    match schema.settle(drafted.state, drafted.written):
+        case Success(settled):
+            valid = settled.valid
+            changed = drafted.written if settled.as_written else diff(state, valid.state)
+            return Success(_change(schema, state, json, valid, changed))
+        case Failure() as failed:
+            return failed
+
+
+_NOTHING = patch.encode(patch.Patch())
+
+
+def _change(schema: StateSchema[_T], state: _T, json: bytes, valid: Valid[_T], changed: Paths) -> Change[_T]:
+    before, after = msgspec.json.decode(json), msgspec.json.decode(valid.json)
+    if schema.encode(state) != json:  # written by an earlier form of the type: the documents differ by more
+        changed = minimal((*changed, *diff(before, after)))
+    return Change(valid.state, valid.json, patch.encode(patch.between(before, after, changed)), changed)

@@ -1,6 +1,12 @@
 """The schema of a store's type: what a state must be, and how it is written down.
 
-`StateSchema(type_)` is made once per store definition; it raises TypeError for a type that cannot be kept.
+`StateSchema(type_)` is made once per store definition; it raises TypeError for a type that cannot be kept. A *canonical*
+state is one that came from its JSON document: `validate`, `settle` and `decode` give nothing else, so what a store
+holds in memory, writes and reads back is the same, strictly. Fields are written and validated by name, never by alias;
+computed fields are not written.
+
+A validator that changes what it already accepted (one that counts its calls, say) has no canonical states: that is an
+issue, not a state that changes whenever it is read.
 """
 
 from __future__ import annotations
@@ -8,48 +14,165 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from .model import Issue
-from .outcome import Outcome
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from .admission import admit
+from .core_schema import compile_schema
+from .model import Issue, Path, Paths
+from .outcome import Failure, Outcome, Success
+from .paths import SHAPE, diff
+from .value import NotStorable, clone, is_dict, part_of, same
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-__all__ = ["StateSchema", "Valid"]
+__all__ = ["Settled", "StateSchema", "Valid"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
+Issues = tuple[Issue, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Valid(Generic[_T_co]):
-    """A state that passed: fresh, shared with nobody, and equal to what decoding `json` gives."""
+    """A canonical state, shared with nobody, and its document: decoding `json` gives an equal state."""
 
     state: _T_co
     json: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Settled(Generic[_T_co]):
+    """What a changed state became. `as_written`: validation changed nothing in it, so only what was written differs."""
+
+    valid: Valid[_T_co]
+    as_written: bool
+
+
 class StateSchema(Generic[_T]):
-    """How states of one type are validated, written as JSON and read back. TypeError, naming the field, if they cannot be."""
+    """How states of one type are validated, written as JSON and read back.
+
+    TypeError, naming the field, if the JSON of a value is not read back as the same value, or if a draft could not
+    track the value. `key_types` are the types of keys that dicts of the type declare.
+    """
+
+    __slots__ = ("_serializer", "_validator", "key_types", "type_")
 
     def __init__(self, type_: TypeForm[_T]) -> None:
         self.type_: Final = type_
+        self.key_types: Final = admit(type_)
+        self._validator, self._serializer = compile_schema(TypeAdapter(type_, _parent_depth=3))
 
-    def validate(self, value: object) -> Outcome[Valid[_T], tuple[Issue, ...]]:
+    def validate(self, value: object) -> Outcome[Valid[_T], Issues]:
         """The canonical state that `value` stands for, or all that is wrong with it, in order.
 
         `value` may be anything; it is not changed and not kept. What a validator raises other than ValueError and
         AssertionError is a bug and is passed on.
         """
-        raise NotImplementedError
+        try:
+            value = clone(value)
+        except NotStorable as error:
+            return Failure((Issue((), str(error)),))
+        except TypeError:
+            pass  # not made of what states are made of: pydantic says where, or turns it into what it should be
+        return self._canonical(value)
 
-    def decode(self, json: bytes) -> Outcome[_T, tuple[Issue, ...]]:
-        """A fresh state from its JSON document, or why the type no longer accepts it."""
-        raise NotImplementedError
+    def settle(self, state: _T, written: Paths) -> Outcome[Settled[_T], Issues]:
+        """The canonical state for one that an updater made from a canonical one by writing at `written` only.
+
+        Where validation changes nothing, which is usual, it costs one pass through JSON; `state` is not changed.
+        """
+        valid = self._as_written(state, written)
+        if valid is not None:
+            return Success(Settled(valid, True))
+        match self.validate(state):
+            case Success(found):
+                return Success(Settled(found, False))
+            case Failure() as failed:
+                return failed
+
+    def decode(self, json: bytes) -> Outcome[_T, Issues]:
+        """A fresh state from its JSON document, or why the type does not accept it."""
+        try:
+            return Success(self._read(json))
+        except ValidationError as error:
+            return Failure(_issues_of(error))
 
     def encode(self, state: _T) -> bytes:
         """The JSON document of a canonical state: equal bytes only for strictly equal states."""
-        raise NotImplementedError
+        return self._serializer.to_json(state, by_alias=False, round_trip=True, warnings=False)
 
     def clone(self, state: _T) -> _T:
         """A private copy of a canonical state, to be handed out."""
-        raise NotImplementedError
+        return _of_type(state, clone(state))
+
+    def _read(self, json: bytes) -> _T:
+        state: _T = self._validator.validate_json(json, by_alias=False, by_name=True)
+        return state
+
+    def _as_written(self, state: _T, written: Paths) -> Valid[_T] | None:
+        """The canonical state, if `state` is valid as it is; None if it is not, or if validation must look closer."""
+        try:
+            json = self.encode(state)
+            found = self._read(json)
+            canonical = self.encode(found)
+        except (ValueError, RecursionError):
+            return None
+        if json != canonical and not _same_but_for_order(json, canonical):
+            return None
+        if not all(_same_at(path, state, found) for path in written):
+            return None  # JSON hid what was written: another class, or text in place of a date
+        return Valid(found, canonical)
+
+    def _canonical(self, value: object) -> Outcome[Valid[_T], Issues]:
+        try:
+            state: _T = self._validator.validate_python(value, by_alias=False, by_name=True)
+            json = self.encode(state)
+            found = self._read(json)
+            changed = diff(state, found)
+        except ValidationError as error:
+            return Failure(_issues_of(error))
+        except RecursionError:
+            return Failure((Issue((), "the value is nested too deeply to be stored"),))
+        except PydanticSerializationError as error:
+            return Failure((Issue((), f"the value cannot be written as JSON: {error}"),))
+        if changed:
+            return Failure(tuple(Issue(path, _UNSTABLE) for path in changed))
+        return Success(Valid(found, json))
+
+
+_UNSTABLE: Final = "it would be read back as another value: a validator must give back unchanged what it gave before"
+
+
+def _issues_of(error: ValidationError) -> Issues:
+    """Pydantic's errors as ours. What a validator of the user's raised is told in the user's words alone."""
+    issues: list[Issue] = []
+    for each in error.errors(include_url=False, include_input=False):
+        raised: object = each.get("ctx", {}).get("error")
+        issues.append(Issue(each["loc"], str(raised) if isinstance(raised, Exception) else each["msg"]))
+    return tuple(issues)
+
+
+def _same_but_for_order(one: bytes, other: bytes) -> bool:
+    """Whether two documents differ only in the order of keys, as where an optional key was added to a TypedDict."""
+    return len(one) == len(other) and _in_order(one) == _in_order(other)
+
+
+def _in_order(json: bytes) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(json), order="deterministic")
+
+
+def _same_at(path: Path, one: object, other: object) -> bool:
+    for segment in path:
+        if segment is SHAPE:
+            return not is_dict(one) or (is_dict(other) and {*map(type, one)} == {*map(type, other)})
+        one, other = part_of(one, segment), part_of(other, segment)
+    return same(one, other)
+
+
+def _of_type(like: _T, value: object) -> _T:
+    """A copy of a state is a state; no checker can know."""
+    return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]

@@ -1,0 +1,85 @@
+"""The schema that pydantic compiles for a type, changed where its defaults do not keep a state as it is.
+
+Pydantic's own validators trust instances, write NaN as null, sets in the order of their hashes, and bytes as the config
+of each class says. A state needs one answer everywhere, so the schema is walked once: instances are validated anew,
+numbers are finite, sets are written in a fixed order and bytes as base64. The validators that pydantic has built for
+the classes already are passed over; the argument that does so is private, and a test pins it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeGuard
+
+from pydantic import TypeAdapter
+from pydantic_core import CoreConfig, CoreSchema, SchemaSerializer, SchemaValidator, to_json
+from pydantic_core.core_schema import SerializerFunctionWrapHandler, wrap_serializer_function_ser_schema
+
+__all__ = ["compile_schema"]
+
+_CONFIG: Final = CoreConfig(
+    ser_json_bytes="base64",
+    val_json_bytes="base64",
+    ser_json_timedelta="iso8601",
+    ser_json_temporal="iso8601",
+    allow_inf_nan=False,
+    revalidate_instances="always",
+    polymorphic_serialization=False,
+)
+"""What holds everywhere, whatever the config of a class says."""
+
+_OPAQUE: Final = frozenset({"cls", "default", "default_factory", "expected", "function", "members", "metadata"})
+"""Entries of a schema that hold no schema."""
+
+
+def compile_schema(adapter: TypeAdapter[object]) -> tuple[SchemaValidator, SchemaSerializer]:
+    """The validator and the serializer of states of the adapter's type."""
+    schema = _walk(adapter.core_schema)
+    assert _is_core_schema(schema)
+    return (
+        SchemaValidator(schema, _CONFIG, _use_prebuilt=False),
+        SchemaSerializer(schema, _CONFIG, _use_prebuilt=False),
+    )
+
+
+def _is_core_schema(schema: object) -> TypeGuard[CoreSchema]:
+    return isinstance(schema, dict)  # of dicts that came from a schema, and whose form was kept
+
+
+def _is_dict(node: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(node, dict)
+
+
+def _is_sequence(node: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    return isinstance(node, list | tuple)
+
+
+def _walk(node: object) -> object:
+    """A copy of a schema, or of the dict or list of schemas in one, with what a state needs."""
+    if _is_sequence(node):
+        return type(node)(map(_walk, node))
+    if not _is_dict(node):
+        return node
+    kind = node.get("type")
+    if not isinstance(kind, str):  # fields by name, choices by tag
+        return {name: _walk(part) for name, part in node.items()}
+    return _changed(kind, {name: part if name in _OPAQUE else _walk(part) for name, part in node.items()})
+
+
+def _changed(kind: str, schema: dict[str, object]) -> dict[str, object]:
+    if _is_dict(config := schema.get("config")):
+        schema["config"] = {**config, **_CONFIG}
+    if kind in ("model", "dataclass"):
+        schema["revalidate_instances"] = "always"
+    elif kind in ("float", "decimal"):
+        schema["allow_inf_nan"] = False
+    elif kind in ("set", "frozenset"):
+        inner = {**schema}
+        assert _is_core_schema(inner)
+        schema["serialization"] = wrap_serializer_function_ser_schema(_in_order, schema=inner, when_used="json")
+    return schema
+
+
+def _in_order(value: object, write: SerializerFunctionWrapHandler) -> list[object]:
+    """The elements of a set as JSON values, in the order of their JSON: equal sets are written alike."""
+    written: list[object] = list(write(value))
+    return sorted(written, key=to_json)
