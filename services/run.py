@@ -429,7 +429,7 @@ def _step(
     key: str, fn: Callable[..., object], args: tuple[object, ...], retry: Retry, mode: Mode, timeout_ms: int | None
 ) -> StepCall:
     function = _unwrapped(fn)
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(function.__call__)
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     return StepCall(key, _name(function), lambda: fn(*args), is_async, result_codec(fn), retry, mode, timeout_ms)
 
 

@@ -126,7 +126,7 @@ def define_store(name: str, type_: TypeForm[_T]) -> StoreDefinition[_T]:
         raise ValueError(
             f"a store named {name!r} is defined already, as {other!r}; use that definition, or another name"
         )
-    _defined[name] = definition  # pyright: ignore[reportArgumentType]  # type: ignore[assignment]
+    _defined[name] = definition  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
     return definition
 
 
