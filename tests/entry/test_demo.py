@@ -1,0 +1,144 @@
+"""`make demo` on a small tree: the kill, the proof, what is found, and that each of the three can fail."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TREE = {
+    "README.md": "# A tree\n\nSee [the guide](docs/guide.md) and [what is missing](docs/missing.md).\n",
+    "docs/guide.md": "# Guide\n\nBack to [the start](../README.md#a-tree), or [elsewhere](https://example.org/nowhere).\n",
+    "docs/spelling.md": "# Spelling\n\nYou will re" + "cieve a letter.\n",
+    "docs/many.md": "te" + "h quick\nte" + "h brown\nte" + "h fox\n",
+    "src/app.py": "def answer() -> int:\n    return 42\n",
+    "src/wide.py": f"WIDE = '{'x' * 130}'\n",
+    "src/trailing.txt": "one \ntwo\t\nthree\n",
+    "src/deep/note.txt": "nothing to say\n",
+    ".git/config": "not to be read\n",
+    "__pycache__/app.pyc": "not to be read\n",
+    "poetry.lock": "not to be read\n",
+}
+REVIEWED = [path for path in TREE if not path.startswith((".git", "__pycache__", "poetry"))]
+
+
+class Played(NamedTuple):
+    """A demo that has ended: the tree, where the results are, how it ended and what it printed."""
+
+    tree: Path
+    out: Path
+    code: int
+    text: str
+
+
+def play(tree: Path, out: Path, *options: str) -> Played:
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), str(tree), "--out", str(out), *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return Played(tree, out, ended.returncode, ended.stdout + ended.stderr)
+
+
+def make_tree(folder: Path) -> Path:
+    tree = folder / "tree"
+    for path, text in TREE.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text)
+    return tree
+
+
+def executions(out: Path) -> dict[tuple[str, str], list[str]]:
+    """From each step to the processes that executed it, in order."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for line in (out / "executions.log").read_text().splitlines():
+        run_id, key, _, pid = line.rsplit(" ", 3)
+        found[run_id, key].append(pid)
+    return found
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    folder = tmp_path_factory.mktemp("demo")
+    return play(make_tree(folder), folder / "out")
+
+
+def test_the_demo_ends_well_and_has_killed_a_worker_in_the_middle(played: Played) -> None:
+    assert played.code == 0, played.text
+    killed = re.search(r"killed the worker, process (\d+), with SIGKILL: (\d+)%", played.text)
+    assert killed is not None, played.text
+    assert 30 <= int(killed[2]) <= 70
+    started = re.findall(r"started (?:the|another) worker, process (\d+)", played.text)
+    assert started[0] == killed[1]
+    assert len(set(started)) == 2
+
+
+def test_no_process_has_executed_a_step_twice_and_both_have_worked(played: Played) -> None:
+    steps = executions(played.out)
+    assert len(steps) == len(REVIEWED) * 6
+    assert all(len(pids) == len(set(pids)) for pids in steps.values())
+    assert len({pid for pids in steps.values() for pid in pids}) == 2
+    again = sum(len(pids) > 1 for pids in steps.values())
+    assert re.search(rf"executed again  {again}, in flight", played.text)
+    assert re.search(r"finished steps that ran twice  0\n", played.text)
+
+
+def test_the_reports_tell_what_is_in_the_tree(played: Played) -> None:
+    markdown = (played.out / "report.md").read_text()
+    rows = {row.split("`")[1]: row.split(" | ")[1] for row in markdown.splitlines() if row.startswith("| `")}
+    wanted = dict.fromkeys(REVIEWED, "approved") | dict.fromkeys(["README.md", "docs/many.md"], "changes requested")
+    assert rows == wanted
+    for remark in (
+        "line 3: docs/missing.md leads nowhere",
+        "line 3: re" + "cieve, meant was receive",
+        "line 1 has 139 characters",
+        "2 lines end in white space",
+    ):
+        assert remark in markdown
+        assert remark in (played.out / "report.html").read_text()
+    assert "docs/guide.md leads nowhere" not in markdown
+    assert "nowhere)" not in markdown
+
+
+def test_another_demo_finds_the_finished_runs_and_a_changed_file_gets_a_new_one(played: Played) -> None:
+    before = (played.out / "executions.log").read_text()
+    (played.out / "report.html").unlink()
+    again = play(played.tree, played.out)
+    assert again.code == 0, again.text
+    assert "found 8 of 8 runs finished by an earlier demo" in again.text
+    assert "started" not in again.text
+    assert (played.out / "executions.log").read_text() == before
+    assert "docs/missing.md leads nowhere" in (played.out / "report.html").read_text()
+
+    (played.tree / "docs" / "missing.md").write_text("# Here it is\n")
+    (played.tree / "src" / "app.py").write_text("def answer() -> int:\n    return 43\n")
+    third = play(played.tree, played.out)
+    assert third.code == 0, third.text
+    assert "found 7 of 9 runs" in third.text
+    assert "with SIGKILL" in third.text
+    assert len((played.out / "executions.log").read_text().splitlines()) >= len(before.splitlines()) + 12
+
+
+def test_a_finished_step_that_ran_twice_is_found(tmp_path: Path) -> None:
+    ended = play(make_tree(tmp_path), tmp_path / "out", "--plant", "run-twice")
+    assert ended.code == 1
+    assert re.search(r"wrong: the finished step '\w+' of \S+ ran twice", ended.text), ended.text
+
+
+def test_a_kill_that_does_not_land_is_told(tmp_path: Path) -> None:
+    ended = play(make_tree(tmp_path), tmp_path / "out", "--plant", "no-kill")
+    assert ended.code == 1
+    assert "wrong: the worker was not killed in the middle of the work" in ended.text
+    assert "with SIGKILL" not in ended.text
+
+
+def test_a_folder_without_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    ended = play(tmp_path / "empty", tmp_path / "out")
+    assert ended.code == 1
+    assert "there is no text file to review" in ended.text
+    assert not (tmp_path / "out").exists()
