@@ -223,19 +223,26 @@ class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
         driver.made(self)
 
     def send(self, value: Any, /) -> Any:
-        self._driver.awaited(self)
+        self._admit()
         return self._coroutine.send(value)
 
     def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> Any:
-        self._driver.awaited(self)
+        self._admit()
         return self._coroutine.throw(typ if val is None else val)
 
     def close(self) -> None:
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, _R_co]:
-        self._driver.awaited(self)
+        self._admit()
         return self._coroutine.__await__()
+
+    def _admit(self) -> None:
+        try:
+            self._driver.awaited(self)
+        except NotReplaySafe:
+            self._coroutine.close()  # it never begins, and Python need not warn of that too
+            raise
 
 
 # --- the typed face ---------------------------------------------------------
