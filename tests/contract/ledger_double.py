@@ -1,0 +1,135 @@
+"""A ledger between a store and the real one, for tests that come in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from stepwell import Failure, Ledger, Outcome, Revision, StepId, StoreKey, Unavailable
+from stepwell.core.batch import Batch, Commit, Document, Receipt
+from stepwell.core.run import RunRow, RunState
+from stepwell.core.step import StepRow
+from stepwell.services.ledger import DueRuns, StoreTip, Verdict
+
+
+class LedgerDouble:
+    """Hands every call on; a test replaces single ones."""
+
+    def __init__(self, real: Ledger) -> None:
+        self.real = real
+
+    async def commit(self, batch: Batch) -> Verdict:
+        return await self.real.commit(batch)
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        return await self.real.commit_all(batches)
+
+    async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
+        return await self.real.receipt(key, step)
+
+    async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
+        return await self.real.tip(key)
+
+    async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
+        return await self.real.tail(key, after)
+
+    async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
+        return await self.real.document(key, at)
+
+    async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
+        return await self.real.stores(name)
+
+    async def run(self, run_id: str) -> Outcome[RunRow | None, Unavailable]:
+        return await self.real.run(run_id)
+
+    async def runs(
+        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Outcome[tuple[RunRow, ...], Unavailable]:
+        return await self.real.runs(state=state, workflow=workflow, limit=limit, after=after)
+
+    async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:
+        return await self.real.steps(run_id)
+
+    async def due(
+        self, workflows: Sequence[str], now_ms: int, *, dead: Sequence[str] = (), limit: int = 256
+    ) -> Outcome[DueRuns, Unavailable]:
+        return await self.real.due(workflows, now_ms, dead=dead, limit=limit)
+
+    async def owners(self) -> Outcome[tuple[str, ...], Unavailable]:
+        return await self.real.owners()
+
+    async def cancel_requests(self, owner: str) -> Outcome[tuple[str, ...], Unavailable]:
+        return await self.real.cancel_requests(owner)
+
+    async def changes(self) -> Outcome[int, Unavailable]:
+        return await self.real.changes()
+
+
+class Rivalled(LedgerDouble):
+    """Before each commit of the store, `rival` is awaited: what others do between its plan and its commit."""
+
+    def __init__(self, real: Ledger, rival: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(real)
+        self._rival = rival
+
+    async def commit(self, batch: Batch) -> Verdict:
+        await self._rival()
+        return await super().commit(batch)
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        await self._rival()
+        return await super().commit_all(batches)
+
+
+class Gated(LedgerDouble):
+    """Holds every call that commits until the gate is open, and counts the changes of stores in each."""
+
+    def __init__(self, real: Ledger, *, opened: bool = False) -> None:
+        super().__init__(real)
+        self.calls: list[int] = []
+        self._gate = asyncio.Event()
+        if opened:
+            self._gate.set()
+
+    def open(self) -> None:
+        self._gate.set()
+
+    def shut(self) -> None:
+        self._gate.clear()
+
+    async def commit(self, batch: Batch) -> Verdict:
+        (verdict,) = await self.commit_all((batch,))
+        return verdict
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        if changing := sum(bool(batch.expects) for batch in batches):
+            self.calls.append(changing)
+        await self._gate.wait()
+        return await super().commit_all(batches)
+
+
+Script: TypeAlias = Callable[[Batch], Unavailable | None]
+
+
+class Scripted(LedgerDouble):
+    """`before` says which batches fail without having been seen, `after` which are committed and then not confirmed."""
+
+    def __init__(self, real: Ledger, *, before: Script = lambda _: None, after: Script = lambda _: None) -> None:
+        super().__init__(real)
+        self._before = before
+        self._after = after
+
+    async def commit(self, batch: Batch) -> Verdict:
+        (verdict,) = await self.commit_all((batch,))
+        return verdict
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        """One that fails takes those after it along, as on a real host."""
+        lost = next((at for at, batch in enumerate(batches) if self._before(batch)), len(batches))
+        verdicts: list[Verdict] = list(await super().commit_all(batches[:lost]))
+        for at, batch in enumerate(batches):
+            failure = self._before(batches[lost]) if at >= lost else self._after(batch)
+            if failure is not None:
+                verdicts[at:] = [Failure(failure), *verdicts[at + 1 :]]
+        return tuple(verdicts)
