@@ -71,7 +71,7 @@ def run(
 ) -> Drafted[_T]:
     """Like `apply`, without the patch. `key_types` are the types of keys that the type of the state declares."""
     context = Context(key_types)
-    root = Root(state, context, None)
+    root = Root(state, None, None, context)
     try:
         draft: _T = _as(state, state if type(state) in ATOMS else child_of(root, None, state))
         returned = updater(draft)

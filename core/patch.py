@@ -18,7 +18,19 @@ from .model import Path
 from .paths import SHAPE
 from .value import NO_PART, has_text_keys, is_dict, is_list, part_of, root_of, same, with_part, with_root
 
-__all__ = ["Order", "Patch", "Put", "Remove", "Splice", "between", "decode", "encode", "replay", "replay_document"]
+__all__ = [
+    "Order",
+    "Patch",
+    "Put",
+    "Remove",
+    "Splice",
+    "between",
+    "decode",
+    "encode",
+    "replay",
+    "replay_document",
+    "replay_json",
+]
 
 _T = TypeVar("_T")
 
@@ -166,8 +178,7 @@ def _compare(before: object, after: object, changed: Sequence[Path], path: Path,
     if type(before) is not type(after):
         found.append(Put(path, after))
         return
-    before, after = root_of(before), root_of(after)
-    if () in changed or type(before) is not type(after):
+    if () in changed:
         _replace(before, after, path, found)
         return
     beneath: dict[str | int, list[Path]] = {}
@@ -177,6 +188,8 @@ def _compare(before: object, after: object, changed: Sequence[Path], path: Path,
         _compare_lists(before, after, beneath, path, found)
     elif is_dict(before) and is_dict(after):
         _compare_dicts(before, after, beneath, path, found)
+    elif (inner := root_of(before)) is not before:
+        _compare(inner, root_of(after), changed, path, found)
     else:
         beneath.pop(SHAPE, None)
         for segment, rest in beneath.items():
@@ -282,3 +295,8 @@ def encode(patch: Patch) -> bytes:
 def decode(json: bytes) -> Patch:
     """The patch that `encode` wrote; msgspec.DecodeError for anything else."""
     return Patch(_decoder.decode(json))
+
+
+def replay_json(base: bytes, patches: Iterable[bytes]) -> bytes:
+    """The document, as JSON, to which the encoded patches lead from the document `base`."""
+    return msgspec.json.encode(replay_document(msgspec.json.decode(base), map(decode, patches)))

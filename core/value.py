@@ -328,7 +328,7 @@ def key_text(key: object) -> str:
 
 def has_text_keys(value: dict[object, object]) -> TypeGuard[dict[str, object]]:
     """Whether all keys are plain text."""
-    return all(type(key) is str for key in value)
+    return {*map(type, value)} <= {str}
 
 
 def items_of(value: object) -> Iterator[tuple[tuple[str | int, ...], object]]:
@@ -358,14 +358,19 @@ def root_of(value: object) -> object:
 
 def part_of(value: object, segment: str | int) -> object:
     """The part at one segment of a path beneath `value`, or `NO_PART`."""
-    value = root_of(value)
     if is_dict(value):
         return value[segment] if segment in value else _by_text(value, segment)
-    if is_list(value) or is_tuple(value):
+    if is_list(value):
         return value[segment] if isinstance(segment, int) and 0 <= segment < len(value) else NO_PART
-    if kind_of(type(value)) is Kind.RECORD and isinstance(segment, str):
+    kind = kind_of(type(value))
+    if kind is Kind.RECORD:
         known = record_type(type(value))
-        return {**known.fields(value), **(known.extras(value) or {})}.get(segment, NO_PART)
+        if known.transparent:
+            return part_of(root_of(value), segment)
+        found = known.fields(value).get(str(segment), NO_PART)
+        return (known.extras(value) or {}).get(str(segment), NO_PART) if found is NO_PART else found
+    if is_tuple(value):
+        return value[segment] if isinstance(segment, int) and 0 <= segment < len(value) else NO_PART
     return NO_PART
 
 

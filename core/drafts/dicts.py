@@ -30,7 +30,7 @@ class DictDraft(Node[dict[object, object]]):
     __slots__ = ("_changed",)
 
     def __init__(self, raw: dict[object, object], parent: AnyNode, key: Hashable) -> None:
-        super().__init__(raw, parent, key)
+        super().__init__(raw, parent, key, parent._context)
         self._changed: dict[object, bool] = {}
 
     # --- as a node ---

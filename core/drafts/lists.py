@@ -32,7 +32,7 @@ class ListDraft(Node[list[object]]):
     __slots__ = ("_changed", "_moved")
 
     def __init__(self, raw: list[object], parent: AnyNode, key: Hashable) -> None:
-        super().__init__(raw, parent, key)
+        super().__init__(raw, parent, key, parent._context)
         self._changed: set[int] = set()
         self._moved: int | None = None
 

@@ -64,16 +64,16 @@ class Node(Generic[_R_co]):
     def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]  # isinstance asks for this
         return self._passes_for
 
-    def __init__(self, raw: _R_co, parent: AnyNode | Context, key: Hashable) -> None:
+    def __init__(self, raw: _R_co, parent: AnyNode | None, key: Hashable, context: Context) -> None:
         self._raw = raw
         self._base = raw
-        self._parent: AnyNode | None = None if isinstance(parent, Context) else parent
-        self._context = parent if isinstance(parent, Context) else parent._context
+        self._parent = parent
+        self._context = context
         self._key = key
         self._children: dict[Hashable, AnyNode] | None = None
         self._owned = False
         self._face: object = self
-        self._context.nodes.append(self)
+        context.nodes.append(self)
 
     # --- what each kind says ---
 

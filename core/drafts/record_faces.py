@@ -127,8 +127,9 @@ def _make_face_type(known: RecordType) -> type:
         "__qualname__": user_type.__qualname__,
         "__doc__": user_type.__doc__,
         "__class__": property(lambda _: user_type),
-        "__dict__": property(lambda face: FieldsView(face.__stepwell_node__)),
     }
+    if user_type.__dictoffset__:
+        space["__dict__"] = property(_fields_view)
     space.update(_uncached(user_type))
     if known.is_model:
         space.update(_MODEL_SLOTS)
@@ -192,6 +193,10 @@ def _on_copy(name: str) -> Callable[..., object]:
 
 
 _MODEL_CALLS: Final = ("model_dump", "model_dump_json", "dict", "json", "copy", "model_copy", "__getstate__")
+
+
+def _fields_view(face: RecordFace) -> FieldsView:
+    return FieldsView(face.__stepwell_node__)
 
 
 def _model_of(face: RecordFace) -> BaseModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, MutableMapping
+from typing import Final
 
 from ..model import Path
 from ..paths import SHAPE
@@ -13,13 +14,16 @@ from .node import ENDED, Node, Report
 __all__ = ["RecordNode"]
 
 
+_ABSENT: Final = object()
+
+
 class RecordNode(Node[object]):
     """One place that holds a record: `fields` are those its class declares, `extras` the others of an open model."""
 
     __slots__ = ("_changed", "extras", "fields", "type")
 
     def __init__(self, raw: object, parent: AnyNode, key: Hashable) -> None:
-        super().__init__(raw, parent, key)
+        super().__init__(raw, parent, key, parent._context)
         self.type: RecordType = record_type(type(raw))
         self.fields = self.type.fields(raw)
         self.extras = self.type.extras(raw)
@@ -54,18 +58,20 @@ class RecordNode(Node[object]):
         return () if self.type.transparent else super()._segments(key)
 
     def _report(self, path: Path, report: Report) -> None:
-        before = {**self.type.fields(self._base), **(self.type.extras(self._base) or {})}
-        shape = False
-        for name in self._changed:
-            declared = name in self.type.names
-            shape = shape or not declared and ((name in before) is not (name in (self.extras or {})))
-            if name not in before or not self._holds(name) or before[name] is not self._at(name):
-                report((*path, *self._segments(name)))
-        if shape:
-            report((*path, SHAPE))
+        if self._changed:
+            self._report_fields(path, report)
         for key, child in (self._children or {}).items():
             if child._raw is not child._base and key not in self._changed:
                 child._report((*path, *self._segments(key)), report)
+
+    def _report_fields(self, path: Path, report: Report) -> None:
+        before = {**self.type.fields(self._base), **(self.type.extras(self._base) or {})}
+        after = {**self.fields, **(self.extras or {})}
+        for name in self._changed:
+            if before.get(name, _ABSENT) is not after.get(name, _ABSENT):
+                report((*path, *self._segments(name)))
+        if any((name in before) is not (name in after) for name in self._changed):
+            report((*path, SHAPE))
 
     def _end(self) -> None:
         super()._end()
@@ -73,9 +79,6 @@ class RecordNode(Node[object]):
         object.__setattr__(self, "extras", ENDED)
 
     # --- for the face ---
-
-    def _holds(self, name: str) -> bool:
-        return name in self.fields or (self.extras is not None and name in self.extras)
 
     def read(self, name: str) -> object:
         """The value of a field, or the draft of it; AttributeError if there is none."""

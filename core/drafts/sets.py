@@ -23,7 +23,7 @@ class SetDraft(Node[set[object]]):
     __slots__ = ()
 
     def __init__(self, raw: set[object], parent: AnyNode, key: Hashable) -> None:
-        super().__init__(raw, parent, key)
+        super().__init__(raw, parent, key, parent._context)
 
     # --- as a node ---
 

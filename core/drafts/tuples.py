@@ -18,7 +18,7 @@ class TupleNode(Node[tuple[object, ...]]):
     __slots__ = ()
 
     def __init__(self, raw: tuple[object, ...], parent: AnyNode, key: Hashable) -> None:
-        super().__init__(raw, parent, key)
+        super().__init__(raw, parent, key, parent._context)
         members = [item if type(item) in ATOMS else child_of(self, at, item) for at, item in enumerate(raw)]
         self._face = tuple(members) if type(raw) is tuple else make_tuple(raw, members)
 
