@@ -46,11 +46,14 @@ HOST_ERRORS = (
 
 @final
 class Connection:
-    """A connection in autocommit mode: transactions are begun and ended by the statements that it is given."""
+    """A connection in autocommit mode: transactions are begun and ended by the statements that it is given.
 
-    def __init__(self, path: str, *, create: bool = False) -> None:
+    `vfs` names a layer between SQLite and the files, that has been registered with apsw.
+    """
+
+    def __init__(self, path: str, *, create: bool = False, vfs: str | None = None) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        self._connection = apsw.Connection(path, flags, statementcachesize=CACHED_STATEMENTS)
+        self._connection = apsw.Connection(path, flags, vfs, CACHED_STATEMENTS)
         self._cursor = self._connection.cursor()
 
     def rows(self, sql: str, *values: Value) -> list[Row]:

@@ -19,7 +19,7 @@ from .pauses import Pauses
 from .rows import to_integer
 from .schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 
-__all__ = ["Durability", "connect_reader", "connect_writer", "open_file"]
+__all__ = ["Durability", "admit_file", "cannot_open", "connect_reader", "connect_writer", "open_file"]
 
 Durability: TypeAlias = Literal["full", "normal"]
 """What a commit survives. "full": the loss of power, at the price of a sync for each group of commits; "normal": the
@@ -49,14 +49,14 @@ def open_file(path: str | PathLike[str], *, create: bool) -> str:
         except DatabaseError as error:
             pause = next(pauses, None) if is_busy(error) else None
             if pause is None:
-                raise _cannot_open(name, error) from error
+                raise cannot_open(name, error) from error
             time.sleep(pause)
         else:
             return name
 
 
-def connect_writer(path: str, durability: Durability) -> Connection:
-    connection = Connection(path)
+def connect_writer(path: str, durability: Durability, vfs: str | None = None) -> Connection:
+    connection = Connection(path, vfs=vfs)
     connection.run(f"pragma synchronous = {durability}")
     connection.run(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
     connection.run(f"pragma journal_size_limit = {LOG_BYTES}")
@@ -93,7 +93,8 @@ def _admit_path(path: str | PathLike[str], create: bool) -> str:
     return str(file)
 
 
-def _cannot_open(path: str, error: DatabaseError) -> CannotOpen:
+def cannot_open(path: str, error: DatabaseError) -> CannotOpen:
+    """Why the driver could not do it, for people."""
     if is_busy(error):
         return CannotOpen(path, "another process keeps it locked", "Find out which one, or try again.")
     if is_not_a_database(error):
@@ -107,7 +108,7 @@ def _cannot_open(path: str, error: DatabaseError) -> CannotOpen:
 def _prepare(path: str, create: bool) -> None:
     connection = Connection(path, create=create)
     try:
-        version = _admit_file(connection, path)
+        version = admit_file(connection, path)
         if connection.read_only:
             raise CannotOpen(path, "it can only be read", "Make the file writable, or open a copy.")
         if connection.row("pragma journal_mode = wal") != ("wal",):
@@ -120,7 +121,8 @@ def _prepare(path: str, create: bool) -> None:
         connection.close()
 
 
-def _admit_file(connection: Connection, path: str) -> int:
+def admit_file(connection: Connection, path: str) -> int:
+    """The version of a file's schema, 0 for a new file; a `CannotOpen` if it is not ours or is too new for us."""
     connection.run("begin")  # one snapshot: another process may be migrating
     try:
         return _version(connection, path)

@@ -13,7 +13,11 @@ SQLITE_IOERR_WRITE: int
 SQLITE_OPEN_CREATE: int
 SQLITE_OPEN_READWRITE: int
 
+SQLITE_FULL: int
+SQLITE_IOERR_FSYNC: int
+
 def sqlite_lib_version() -> str: ...
+def exception_for(code: int) -> Error: ...
 
 class Error(Exception):
     result: int

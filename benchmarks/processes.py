@@ -1,0 +1,129 @@
+"""Two processes, one file, one store: what each gets, and that nothing is lost.
+
+    python benchmarks/processes.py [--updates 10000] [--processes 2] [--commit thread]
+
+Every process commits that many updates by compare-and-swap, as fast as it can; it that loses tries again. Then the log
+is read: versions must be contiguous and hold every update of everybody. A process's share is how many updates it had
+committed when the fastest one was done; the smallest share over the number of updates is the fairness.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from stepwell.core.batch import Batch, CreateStore, PatchStore, StoreAbsent, StoreAt
+from stepwell.core.model import Conflict, Revision, StoreKey
+from stepwell.core.outcome import Failure, Success
+from stepwell.layers import clock, ledger
+from stepwell.layers.layer import build, get
+from stepwell.services.ledger import Ledger
+
+COUNTER = StoreKey("counters", "hot")
+FIRST = Revision("instance-1", 0)
+
+
+async def update(path: Path, name: str, updates: int, commit: str) -> None:
+    """One process: `updates` commits, then one line with the latencies at the median and the 99th percentile, in ms."""
+    layer = ledger.layer(path, commit="inline" if commit == "inline" else "thread") | clock.layer()
+    async with build(layer) as built:
+        log = get(built.unwrap(), Ledger)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        revision, latencies, conflicts = FIRST, list[float](), 0
+        for number in range(updates):
+            begin = time.perf_counter()
+            while True:
+                made = Revision(revision.instance_id, revision.version + 1)
+                patch = json.dumps([name, number]).encode()
+                batch = Batch((StoreAt(COUNTER, revision),), (PatchStore(COUNTER, made, patch),))
+                match await log.commit(batch):
+                    case Success():
+                        revision = made
+                        break
+                    case Failure(Conflict(actual=actual)):
+                        revision, conflicts = actual, conflicts + 1
+                    case Failure(failure):
+                        raise SystemExit(f"{name}: {failure}")
+            latencies.append(time.perf_counter() - begin)
+        latencies.sort()
+        p50, p99 = (latencies[int(len(latencies) * share)] * 1e3 for share in (0.5, 0.99))
+        print(json.dumps({"p50_ms": p50, "p99_ms": p99, "conflicts": conflicts}), flush=True)
+
+
+async def make(path: Path) -> None:
+    async with build(ledger.layer(path) | clock.layer()) as built:
+        log = get(built.unwrap(), Ledger)
+        (await log.commit(Batch((StoreAbsent(COUNTER, FIRST),), (CreateStore(COUNTER, FIRST, b"[]"),)))).unwrap()
+
+
+async def history(path: Path) -> list[tuple[str, int]]:
+    """Who wrote what, in the order of versions, which must be contiguous."""
+    async with build(ledger.layer(path, create=False) | clock.layer()) as built:
+        commits = (await get(built.unwrap(), Ledger).tail(COUNTER, FIRST)).unwrap() or ()
+    assert [commit.revision.version for commit in commits] == list(range(1, len(commits) + 1)), "a version is missing"
+    return [(str(name), int(number)) for name, number in (json.loads(commit.patch) for commit in commits)]
+
+
+def compete(path: Path, processes: int, updates: int, commit: str) -> None:
+    names = [f"process {n + 1}" for n in range(processes)]
+    asyncio.run(make(path))
+    children = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--child", str(path), name, "--updates", str(updates), "--commit", commit],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    pipes = [(child.stdin, child.stdout) for child in children if child.stdin and child.stdout]
+    for _, out in pipes:
+        out.readline()
+    begin = time.perf_counter()
+    for into, _ in pipes:
+        print("go", file=into, flush=True)
+    reports = [json.loads(out.readline()) for _, out in pipes]
+    elapsed = time.perf_counter() - begin
+    for child in children:
+        child.communicate()
+        assert child.returncode == 0, "a process failed"
+
+    written = asyncio.run(history(path))
+    assert sorted(written) == sorted((name, n) for name in names for n in range(updates)), "an update was lost"
+    done = next(n for n in range(len(written)) if written[n][1] == updates - 1)
+    shares = [sum(name == who for who, _ in written[: done + 1]) for name in names]
+    for name, share, report in zip(names, shares, reports, strict=True):
+        print(
+            f"{name}  committed {share:6d} when the first was done   p50 {report['p50_ms']:.2f} ms"
+            f"   p99 {report['p99_ms']:.2f} ms   conflicts {report['conflicts']}"
+        )
+    total = processes * updates
+    print(f"{total} updates in {elapsed:.1f} s, {total / elapsed:,.0f} a second, versions 1 to {total} without a gap")
+    print(f"fairness {min(shares) / max(shares):.2f} (least over most; 0.5 is asked for)")
+    if min(shares) < 0.5 * max(shares):
+        raise SystemExit("a process starved")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--updates", type=int, default=10_000)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--commit", choices=["thread", "inline"], default="thread")
+    parser.add_argument("--child", nargs=2, metavar=("PATH", "NAME"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        asyncio.run(update(Path(given.child[0]), given.child[1], given.updates, given.commit))
+        return
+    with tempfile.TemporaryDirectory(prefix="stepwell-", dir=".") as folder:
+        compete(Path(folder) / "app.db", given.processes, given.updates, given.commit)
+
+
+if __name__ == "__main__":
+    main()
