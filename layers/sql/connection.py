@@ -110,4 +110,6 @@ def leaves_no_trace(error: Exception) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    return f"{type(error).__name__.removesuffix('Error')}: {error}"
+    """What went wrong, in words: the kind of error, and what the driver says of it."""
+    kind = type(error).__name__.removesuffix("Error")
+    return f"{kind}: {error}" if str(error) else kind

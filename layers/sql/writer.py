@@ -96,11 +96,13 @@ class Writer:
         if not rows:
             self._roll_back()  # all were refused or wrote nothing: there is nothing to sync
             return [*verdicts]
+        committed = False
         try:
             connection.run("commit")
+            committed = True
             self._reached(CommitPoint.AFTER_COMMIT)
         except Exception as error:
-            undone = self._roll_back() and leaves_no_trace(error)
+            undone = not committed and self._roll_back() and leaves_no_trace(error)
             reason = f"the commit failed: {reason_of(error)}"
             return [Failure(Unavailable(reason, "no" if undone else "unknown")) for _ in group]
         return [*verdicts]
