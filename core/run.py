@@ -1,7 +1,7 @@
 """A run as it is stored, and the states that it goes through.
 
 The table `TRANSITIONS` is the whole life of a run; an event that has no row in a state is illegal there and raises.
-`docs/architecture.md` shows the diagram that `diagram()` draws from it.
+`docs/workflows.md` shows the diagram that `diagram()` draws from it.
 
     pending    accepted, nobody has begun it
     running    an owner is executing it

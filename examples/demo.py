@@ -107,7 +107,7 @@ class ReviewPiece:
             found = await self._app.start(review, job, id=run_id)  # gives the run that has this id, with its types
             result = found if isinstance(found, Failure) else await found.unwrap().result(timeout=1.0)
             if isinstance(result, Failure):
-                wrong.append(f"the run {run_id} did not end with a review: {result.failure()}")
+                wrong.append(f"the run {run_id} did not end with a review: {result.failure()} (--fresh starts over)")
         for path, entry in (await self._entries()).items():
             if entry.run_id in self._jobs and entry.recorded != 1:
                 wrong.append(f"{path} was recorded {entry.recorded} times on the board")
