@@ -1,0 +1,71 @@
+"""The composition root: whole applications, every service that exists over one ledger.
+
+`stepwell.open` and the command line are built from these; a test overrides what it swaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike
+from typing import TypeAlias
+
+from ..services.clock import Clock
+from ..services.engine import Engine
+from ..services.ids import Ids
+from ..services.ledger import Ledger
+from ..services.store import Store
+from ..services.workflow import AnyWorkflow
+from . import clock, engine, ids, ledger, store
+from .layer import Layer
+from .sql.inspect import Disk, Inspection, has_wal_fix, sqlite_version
+from .sql.inspect import inspect as inspect_database
+
+__all__ = [
+    "Disk",
+    "Inspection",
+    "Services",
+    "has_wal_fix",
+    "inspect",
+    "layer",
+    "layer_memory",
+    "layer_noop",
+    "layer_test",
+    "sqlite_version",
+]
+
+Services: TypeAlias = Clock | Engine | Ids | Ledger | Store
+"""What every application gives."""
+
+
+def inspect(path: str | PathLike[str]) -> Inspection:
+    """What can be told about a database and the machine that it is on; see `layers/sql/inspect.py`."""
+    return inspect_database(path, clock.SystemClock().now_ms)
+
+
+def layer(
+    path: str | PathLike[str], *, workflows: Iterable[AnyWorkflow] = (), drive: bool = True, create: bool = True
+) -> Layer[Services, Services]:
+    """An application in one SQLite file. With `create=False` a file that is not there cannot be opened.
+
+    It drives the runs of its `workflows`; with `drive=False` it only knows their types.
+    """
+    host = ledger.layer(path, create=create) | clock.layer() | ids.layer()
+    return host | store.layer() | engine.layer(workflows, drive)
+
+
+def layer_memory(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:
+    """An application that is gone with its process, on the machine's clock: for trying things out."""
+    host = ledger.layer_test() | clock.layer() | ids.layer()
+    return host | store.layer() | engine.layer(workflows, drive)
+
+
+def layer_test(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:
+    """An application in memory, deterministic: its clock stands until a test advances it, its ids are counted."""
+    host = ledger.layer_test() | clock.layer_test() | ids.layer_test()
+    return host | store.layer_test() | engine.layer_test(workflows, drive)
+
+
+def layer_noop() -> Layer[Services, Services]:
+    """An application of which every service is absent; override those that a test is about."""
+    host = ledger.layer_noop() | clock.layer_noop() | ids.layer_noop()
+    return host | store.layer_noop() | engine.layer_noop()

@@ -1,0 +1,139 @@
+"""`doctor`: what this stepwell and its database are made of, and what is wrong with them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import click
+
+from ....services.ledger import CannotOpen
+from ... import app as apps
+from .options import Settings, shared
+from .output import Output
+from .problem import Problem
+from .version import stepwell_version
+
+__all__ = ["doctor"]
+
+LEAST_FREE_BYTES: Final = 64 * 2**20
+"""Free space below which the next large commit may fail."""
+
+LARGE_WAL_BYTES: Final = 256 * 2**20
+"""A log that is longer has not been moved to the file for long: somebody keeps an old snapshot open."""
+
+FULL: Final = 2
+"""`pragma synchronous` where each commit is synced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: its value, for programs and for people, and what is to be said about it.
+
+    `wrong` is a fault and says what to do; `remark` is worth knowing.
+    """
+
+    name: str
+    value: object
+    shown: str | None = None
+    wrong: str | None = None
+    remark: str | None = None
+
+    def as_json(self) -> dict[str, object]:
+        return {"name": self.name, "value": self.value, "wrong": self.wrong, "remark": self.remark}
+
+
+@click.command()
+@shared()
+@click.pass_obj
+def doctor(settings: Settings) -> None:
+    """Look at the database and what it stands on. Exit code 1 says that something is wrong."""
+    output = settings.output
+    findings = list(_versions())
+    with output.progress(f"checking {settings.db}"):
+        findings += _database(settings.db)
+    wrong = [finding for finding in findings if finding.wrong is not None]
+    if output.as_json:
+        output.json({"ok": not wrong, "findings": [finding.as_json() for finding in findings]})
+    else:
+        _print(output, findings)
+    if wrong:
+        text = "; ".join(f"{finding.name.replace('_', ' ')}: {finding.wrong}" for finding in wrong)
+        raise Problem("unhealthy", text, details={"wrong": [finding.name for finding in wrong]})
+
+
+def _print(output: Output, findings: list[Finding]) -> None:
+    pairs: list[tuple[str, object]] = []
+    for finding in findings:
+        shown = str(finding.value) if finding.shown is None else finding.shown
+        if finding.wrong is not None:
+            shown = f"{shown}  WRONG: {finding.wrong}"
+        elif finding.remark is not None:
+            shown = f"{shown}  ({finding.remark})"
+        pairs.append((finding.name.replace("_", " "), shown))
+    output.pairs(pairs)
+
+
+def _versions() -> Iterator[Finding]:
+    yield Finding("stepwell", stepwell_version())
+    yield Finding("python", platform.python_version())
+    sqlite = apps.sqlite_version()
+    fault = f"{sqlite} has a fault with several connections in WAL mode: install apsw 3.51.3 or newer"
+    yield Finding("sqlite", sqlite, wrong=None if apps.has_wal_fix(sqlite) else fault)
+
+
+def _database(path: str) -> Iterator[Finding]:
+    try:
+        found = apps.inspect(path)
+    except CannotOpen as error:
+        yield Finding("database", path, wrong=f"{error.reason}. {error.remedy}")
+        return
+    yield Finding("database", found.path, wrong=None if found.writable else "it can only be read: make it writable")
+    yield from _file(found)
+    yield Finding("stores", found.stores)
+    yield from _runs(found)
+    yield Finding("steps", found.steps)
+    yield Finding("receipts", found.receipts)
+    yield from _disk(found.disk)
+
+
+def _file(found: apps.Inspection) -> Iterator[Finding]:
+    yield Finding("size_bytes", found.size_bytes, _size(found.size_bytes))
+    long = "a program keeps an old snapshot open, so it cannot shrink" if found.wal_bytes > LARGE_WAL_BYTES else None
+    yield Finding("wal_bytes", found.wal_bytes, _size(found.wal_bytes), remark=long)
+    yield Finding("journal_mode", found.journal_mode, wrong=None if found.journal_mode == "wal" else "it must be wal")
+    unsafe = None if found.synchronous >= FULL else f"it must be {FULL}, or the loss of power undoes commits"
+    yield Finding("synchronous", found.synchronous, wrong=unsafe)
+    yield Finding("schema_version", found.schema_version)
+    yield Finding("application_id", found.application_id, f"{found.application_id:#010x}")
+    damaged = None if found.integrity == "ok" else "the file is damaged: put back a copy"
+    yield Finding("quick_check", found.integrity, wrong=damaged)
+
+
+def _runs(found: apps.Inspection) -> Iterator[Finding]:
+    stuck = "`stepwell runs --state stuck` tells why" if found.runs.get("stuck") else None
+    shown = ", ".join(f"{state} {count}" for state, count in found.runs.items()) or "none"
+    yield Finding("runs", dict(found.runs), shown, remark=stuck)
+    owners = [{"name": owner.name, "runs": owner.runs, "dead": owner.dead} for owner in found.owners]
+    lines = [f"{o.name} ({o.runs} runs, {'its process has ended' if o.dead else 'alive'})" for o in found.owners]
+    left = "what dead ones drove goes on with the next worker" if any(o.dead for o in found.owners) else None
+    yield Finding("owners", owners, "\n".join(lines) or "none", remark=left)
+
+
+def _disk(disk: apps.Disk) -> Iterator[Finding]:
+    yield Finding("file_system", disk.file_system, disk.file_system or "not known", remark=disk.warning)
+    full = None if disk.free_bytes >= LEAST_FREE_BYTES else "make room: commits fail when the disk is full"
+    yield Finding("free_bytes", disk.free_bytes, _size(disk.free_bytes), wrong=full)
+    shown = "not measured: the folder cannot be written" if disk.sync_us is None else f"{disk.sync_us / 1000:.2f} ms"
+    yield Finding("sync_us", disk.sync_us, shown)
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

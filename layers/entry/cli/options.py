@@ -1,0 +1,84 @@
+"""What every command shares: `--db` and `--json`, before or after its name, and how it opens the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import click
+
+from ....core.model import Unavailable
+from ....core.outcome import Failure, Outcome
+from ... import app as apps
+from ..open import MEMORY, App, open_layer
+from .output import Output
+from .problem import WRONG_USAGE, Met, Problem, problem_of
+
+__all__ = ["Settings", "open_existing", "run_blocking", "shared", "value_of"]
+
+_A = TypeVar("_A")
+_C = TypeVar("_C", bound=Callable[..., object])
+
+DATABASE: Final = "stepwell.db"
+
+
+@dataclass
+class Settings:
+    """What the shared options say, wherever they stand; the later one counts."""
+
+    db: str = DATABASE
+    as_json: bool = False
+
+    @property
+    def output(self) -> Output:
+        return Output(self.as_json)
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: str | bool | None) -> None:
+    settings = context.ensure_object(Settings)
+    if isinstance(value, str):
+        settings.db = value
+    elif value:
+        settings.as_json = True
+
+
+def shared(*, root: bool = False) -> Callable[[_C], _C]:
+    """The shared options. Only the root reads the environment, so that an option always counts for more."""
+
+    def decorate(command: _C) -> _C:
+        db = click.option(
+            "--db",
+            metavar="PATH",
+            envvar="STEPWELL_DB" if root else None,
+            expose_value=False,
+            callback=_keep,
+            help=f"The database; $STEPWELL_DB, or {DATABASE}, if left out.",
+        )
+        as_json = click.option(
+            "--json", is_flag=True, expose_value=False, callback=_keep, help="Print JSON, errors too."
+        )
+        return as_json(db(command))
+
+    return decorate
+
+
+def open_existing(settings: Settings) -> AbstractAsyncContextManager[App, None]:
+    """The application in a database that must be there already; nothing is driven."""
+    if settings.db == MEMORY:
+        raise Problem("usage", f"{MEMORY!r} ends with its process, so there is nothing in it", exit_code=WRONG_USAGE)
+    return open_layer(apps.layer(settings.db, drive=False, create=False))
+
+
+def run_blocking(work: Coroutine[object, object, _A]) -> _A:
+    """Do the work of a command on an event loop of its own. Ctrl-C cancels it, and comes through when it has ended."""
+    return asyncio.run(work)
+
+
+def value_of(outcome: Outcome[_A, Met | Unavailable]) -> _A:
+    """What a service answered; a failure becomes the command's."""
+    if isinstance(outcome, Failure):
+        raise problem_of(outcome.failure())
+    return outcome.unwrap()

@@ -1,0 +1,145 @@
+"""`runs`, `show`, `cancel` and `resume`: what runs there are, and how they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, get_args
+
+import click
+
+from ....core.model import Unavailable
+from ....core.outcome import Outcome
+from ....core.run import ENDED, RunRow, RunState
+from ....core.step import StepRow
+from ....services.engine import RunNotFound, RunStatus
+from ....services.ledger import Ledger
+from ...layer import get
+from ..open import App
+from .options import Settings, open_existing, run_blocking, shared, value_of
+from .output import instant, shorten
+from .problem import problem_of
+from .recorded import print_run, run_json, status_json
+
+__all__ = ["cancel", "resume", "runs", "show"]
+
+STATES: Final[tuple[RunState, ...]] = get_args(RunState)
+
+
+# --- runs -------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
+@click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--after", metavar="ID", help="Only runs that were started after this one.")
+@shared()
+@click.pass_obj
+def runs(settings: Settings, state: RunState | None, workflow: str | None, limit: int, after: str | None) -> None:
+    """List runs in the order of their start."""
+    found = run_blocking(_list(settings, state, workflow, limit, after))
+    output = settings.output
+    if output.as_json:
+        output.json({"runs": [status_json(status) for status in found]})
+        return
+    output.table(
+        ["run", "workflow", "state", "waits for", "problem", "started", "changed"],
+        [
+            (
+                s.id,
+                s.workflow,
+                s.state,
+                s.waiting_on,
+                shorten(s.problem),
+                instant(s.created_at_ms),
+                instant(s.updated_at_ms),
+            )
+            for s in found
+        ],
+    )
+    if len(found) == limit:
+        output.note(f"there may be more: --after {found[-1].id}")
+
+
+async def _list(
+    settings: Settings, state: RunState | None, workflow: str | None, limit: int, after: str | None
+) -> tuple[RunStatus, ...]:
+    async with open_existing(settings) as app:
+        if after is not None:
+            value_of(await app.status(after))
+        return value_of(await app.runs(state=state, workflow=workflow, limit=limit, after=after))
+
+
+# --- show -------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@shared()
+@click.pass_obj
+def show(settings: Settings, run_id: str) -> None:
+    """Show a run: how it stands, what it waits for, its steps and what it ended with."""
+    row, steps = run_blocking(_read(settings, run_id))
+    if settings.as_json:
+        settings.output.json(run_json(row, steps))
+    else:
+        print_run(settings.output, row, steps)
+
+
+async def _read(settings: Settings, run_id: str) -> tuple[RunRow, tuple[StepRow, ...]]:
+    async with open_existing(settings) as app:
+        ledger = get(app.env, Ledger)
+        row = value_of(await ledger.run(run_id))
+        if row is None:
+            raise problem_of(RunNotFound(run_id))
+        return row, value_of(await ledger.steps(run_id))
+
+
+# --- cancel and resume ------------------------------------------------------
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@shared()
+@click.pass_obj
+def cancel(settings: Settings, run_id: str) -> None:
+    """Ask a run to end. It has 30 seconds to clean up, wherever it is driven; a pending one ends at once."""
+    before, after = run_blocking(_ask(settings, run_id, App.cancel))
+    if before.state in ENDED:
+        _tell(settings, after, f"run {run_id} had ended before: it is {after.state}")
+    elif after.state in ENDED:
+        _tell(settings, after, f"run {run_id} is {after.state}")
+    else:
+        _tell(
+            settings, after, f"run {run_id} was asked to end, and does so when a worker drives it; it is {after.state}"
+        )
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@shared()
+@click.pass_obj
+def resume(settings: Settings, run_id: str) -> None:
+    """Let a stuck run try again; a worker goes on with it."""
+    before, after = run_blocking(_ask(settings, run_id, App.resume))
+    if before.state == "stuck":
+        _tell(settings, after, f"run {run_id} is {after.state}, and goes on when a worker drives it")
+    else:
+        _tell(settings, after, f"nothing to resume: run {run_id} is {after.state}, and only a stuck one is resumed")
+
+
+async def _ask(
+    settings: Settings, run_id: str, call: Callable[[App, str], Awaitable[Outcome[None, RunNotFound | Unavailable]]]
+) -> tuple[RunStatus, RunStatus]:
+    """How the run stood before the call, and how it stands after it."""
+    async with open_existing(settings) as app:
+        before = value_of(await app.status(run_id))
+        value_of(await call(app, run_id))
+        return before, value_of(await app.status(run_id))
+
+
+def _tell(settings: Settings, status: RunStatus, text: str) -> None:
+    if settings.as_json:
+        settings.output.json(status_json(status))
+    else:
+        settings.output.text(text)

@@ -1,0 +1,150 @@
+"""`stores` and `store`: what is stored, at which revision, and changes of it by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from ....core.model import InvalidState, Revision, StoreKey, StoreNotFound
+from ....core.outcome import Failure
+from ....core.patch import replay_json
+from ....services.ledger import Ledger, StoreTip
+from ....services.store import StoreDefinition
+from ...layer import get
+from ..open import App
+from .modules import find_definition
+from .options import Settings, open_existing, run_blocking, shared, value_of
+from .output import instant
+from .problem import WRONG_USAGE, Problem, problem_of
+from .store_edit import edit
+from .words import read_assignment
+
+__all__ = ["store", "stores"]
+
+# --- stores -----------------------------------------------------------------
+
+
+@click.command()
+@click.option("--name", metavar="NAME", help="Only the stores of this name.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@shared()
+@click.pass_obj
+def stores(settings: Settings, name: str | None, limit: int) -> None:
+    """List the stores that there are, by name and id."""
+    found = run_blocking(_list(settings, name))
+    shown = found[:limit]
+    output = settings.output
+    if output.as_json:
+        output.json({"stores": [_tip_json(tip) for tip in shown], "count": len(found)})
+        return
+    rows = [(t.key.name, t.key.id, t.revision.version, instant(t.updated_at_ms)) for t in shown]
+    output.table(["name", "id", "version", "changed"], rows)
+    if len(found) > len(shown):
+        output.note(f"{len(found) - len(shown)} more: --limit {len(found)}")
+
+
+async def _list(settings: Settings, name: str | None) -> tuple[StoreTip, ...]:
+    async with open_existing(settings) as app:
+        return value_of(await get(app.env, Ledger).stores(name))
+
+
+def _tip_json(tip: StoreTip) -> dict[str, object]:
+    return {
+        "name": tip.key.name,
+        "id": tip.key.id,
+        "instance_id": tip.revision.instance_id,
+        "version": tip.revision.version,
+        "updated_at_ms": tip.updated_at_ms,
+    }
+
+
+# --- store ------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("name")
+@click.argument("store_id", metavar="ID")
+@click.option("--at", "version", type=click.IntRange(min=0), metavar="VERSION", help="An earlier version of it.")
+@click.option("--raw", is_flag=True, help="Only the JSON document, as it is stored.")
+@click.option("--module", metavar="MODULE", help="Where the store is defined, to check the state by its type.")
+@click.option("--set", "changes", metavar="PATH=JSON", multiple=True, help="Change the state; may be given repeatedly.")
+@shared()
+@click.pass_obj
+def store(
+    settings: Settings,
+    name: str,
+    store_id: str,
+    version: int | None,
+    raw: bool,
+    module: str | None,
+    changes: tuple[str, ...],
+) -> None:
+    """Show a store's state, or change it.
+
+    A change is an ordinary update of the type that MODULE defines: all that is given by --set at once, and nothing
+    if the state would not fit its type. A path is written items[0].status or items.0.status, a key of any
+    text as ["a.b"], and the whole state as nothing.
+    """
+    key = _admit_key(name, store_id)
+    _admit_options(version, raw, module, changes)
+    assignments = [read_assignment(word) for word in changes]
+    definition = None if module is None else find_definition(module, name)
+    if definition is not None and assignments:
+        revision, document = run_blocking(edit(settings, definition, key, assignments))
+    else:
+        revision, document = run_blocking(_read(settings, key, version, None if raw else definition))
+    if raw:
+        settings.output.text(document.decode())
+    elif settings.as_json:
+        settings.output.json({**_revision_json(key, revision), "state": json.loads(document)})
+    else:
+        settings.output.note(f"{key} at version {revision.version} of {revision.instance_id}")
+        settings.output.json(json.loads(document))
+
+
+def _admit_key(name: str, store_id: str) -> StoreKey:
+    try:
+        return StoreKey(name, store_id)
+    except ValueError as error:
+        raise Problem("usage", str(error), exit_code=WRONG_USAGE) from None
+
+
+def _admit_options(version: int | None, raw: bool, module: str | None, changes: Sequence[str]) -> None:
+    wrong = None
+    if changes and module is None:
+        wrong = "--set needs --module, where the store is defined: a change is checked by the type of the state"
+    elif changes and version is not None:
+        wrong = "--set changes the state as it is now: leave --at out"
+    if wrong is not None:
+        raise Problem("usage", wrong, exit_code=WRONG_USAGE)
+
+
+def _revision_json(key: StoreKey, revision: Revision) -> dict[str, object]:
+    return {"name": key.name, "id": key.id, "instance_id": revision.instance_id, "version": revision.version}
+
+
+async def _read(
+    settings: Settings, key: StoreKey, version: int | None, definition: StoreDefinition[object] | None
+) -> tuple[Revision, bytes]:
+    """The revision and the document, checked by the definition if one is given."""
+    async with open_existing(settings) as app:
+        revision, document = await _document(app, key, version)
+    if definition is not None:
+        decoded = definition.schema.decode(document)
+        if isinstance(decoded, Failure):
+            raise problem_of(InvalidState(key, decoded.failure()))
+    return revision, document
+
+
+async def _document(app: App, key: StoreKey, version: int | None) -> tuple[Revision, bytes]:
+    ledger = get(app.env, Ledger)
+    tip = value_of(await ledger.tip(key))
+    if tip is None:
+        raise problem_of(StoreNotFound(key))
+    at = tip if version is None else Revision(tip.instance_id, version)
+    found = None if at.version > tip.version else value_of(await ledger.document(key, at))
+    if found is None:
+        raise Problem("unknown_version", f"{key} has no version {version}: it is at version {tip.version}")
+    return found.revision, replay_json(found.base, found.patches) if found.patches else found.base

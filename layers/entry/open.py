@@ -1,0 +1,154 @@
+"""`open` and `open_blocking`: a whole application for as long as a `with` block lasts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from os import PathLike
+from types import TracebackType
+from typing import Final, Never, TypeVar, TypeVarTuple, final
+
+from ...core.model import TooLarge, Unavailable
+from ...core.outcome import Failure, Outcome
+from ...core.run import RunState
+from ...services.engine import Engine, ResultFailure, RunHandle, RunMismatch, RunNotFound, RunStatus
+from ...services.ledger import CannotOpen
+from ...services.run import Run, Timeout
+from ...services.store import Store, StoreDefinition, StoreHandle
+from ...services.workflow import AnyWorkflow, WorkflowCall
+from .. import app as apps
+from ..app import Services
+from ..layer import Env, Failed, Layer, LayerError, build, get
+from .portal import BlockingApp, Portal
+
+__all__ = ["MEMORY", "App", "open", "open_blocking", "open_layer"]
+
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+MEMORY: Final = "memory:"
+"""The path of an application that is gone with its process."""
+
+
+class App(Engine):
+    """The engine's calls, `store`, and the services. `open` gives it; it is of no use after the block has ended."""
+
+    __slots__ = ("_engine", "_env", "_store")
+
+    def __init__(self, env: Env[Services]) -> None:
+        self._env = env
+        self._engine: Engine = get(env, Engine)
+        self._store: Store = get(env, Store)
+
+    @property
+    def env(self) -> Env[Services]:
+        """The services: `get(app.env, Ledger)`."""
+        return self._env
+
+    def store(self, definition: StoreDefinition[_T], id: str) -> StoreHandle[_T]:
+        """The calls of one store. It reads nothing, and the store need not exist."""
+        return self._store.handle(definition, id)
+
+    async def start(
+        self, workflow: Callable[[Run, *_Ts], WorkflowCall[_R]], *args: *_Ts, id: str | None = None
+    ) -> Outcome[RunHandle[_R], RunMismatch | TooLarge | Unavailable]:
+        return await self._engine.start(workflow, *args, id=id)
+
+    async def status(self, id: str) -> Outcome[RunStatus, RunNotFound | Unavailable]:
+        return await self._engine.status(id)
+
+    async def result(self, id: str, *, timeout: Timeout = None) -> Outcome[object, ResultFailure]:
+        return await self._engine.result(id, timeout=timeout)
+
+    async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
+        return await self._engine.cancel(id)
+
+    async def resume(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
+        return await self._engine.resume(id)
+
+    async def runs(
+        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
+        return await self._engine.runs(state=state, workflow=workflow, limit=limit, after=after)
+
+    def __repr__(self) -> str:
+        return f"App({self._env!r})"
+
+
+def open(
+    path: str | PathLike[str], *, workflows: Iterable[AnyWorkflow] = (), drive: bool = True
+) -> AbstractAsyncContextManager[App, None]:
+    """An application, for `async with`: in the SQLite file at `path`, made where it is missing, or at "memory:".
+
+    The runs of `workflows` are driven here for as long as the block lasts, and set aside when it ends. With
+    `drive=False`, or without workflows, nothing is driven: for clients.
+    A ValueError says what is wrong with the path or that two workflows have one name, a TypeError what is no workflow.
+    Entering raises `CannotOpen` for a database that cannot be used, and changes nothing in it then.
+    """
+    return open_layer(_layer(path, workflows, drive))
+
+
+def open_blocking(
+    path: str | PathLike[str], *, workflows: Iterable[AnyWorkflow] = (), drive: bool = True
+) -> AbstractContextManager[BlockingApp, None]:
+    """The same for `with`, where there is no event loop: a script, a notebook. The loop has a thread of its own."""
+    return Portal(open_layer(_layer(path, workflows, drive)))
+
+
+def open_layer(layer: Layer[Services, Services]) -> AbstractAsyncContextManager[App, None]:
+    """An application of a composition of one's own, for `async with`. Entering raises the cause of a failure."""
+    return _Opened(layer)
+
+
+# --- what is opened ---------------------------------------------------------
+
+
+def _layer(path: str | PathLike[str], workflows: Iterable[AnyWorkflow], drive: bool) -> Layer[Services, Services]:
+    where = _admit_path(path)
+    if where == MEMORY:
+        return apps.layer_memory(workflows=workflows, drive=drive)
+    return apps.layer(where, workflows=workflows, drive=drive)
+
+
+def _admit_path(path: str | PathLike[str]) -> str:
+    where = os.fsdecode(path)
+    if where.startswith(("postgresql://", "postgres://")):
+        raise ValueError(
+            "this version of stepwell has no PostgreSQL host; give the path of an SQLite file, or 'memory:'"
+        )
+    if where in ("", ":memory:"):
+        raise ValueError(f"{where!r} is no path of a file; for an application in memory write {MEMORY!r}")
+    return where
+
+
+@final
+class _Opened(AbstractAsyncContextManager[App, None]):
+    """Written out, because a context manager made of a generator says that it may swallow exceptions."""
+
+    __slots__ = ("_built",)
+
+    def __init__(self, layer: Layer[Services, Services]) -> None:
+        self._built = build(layer)
+
+    async def __aenter__(self) -> App:
+        built = await self._built.__aenter__()
+        if isinstance(built, Failure):
+            _raise(built.failure())
+        return App(built.unwrap())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._built.__aexit__(kind, error, traceback)
+
+
+def _raise(error: LayerError) -> Never:
+    """The cause where it speaks for itself; otherwise the failure as text, from its cause."""
+    cause = error.cause if isinstance(error, Failed) else None
+    if isinstance(cause, CannotOpen):
+        raise cause
+    raise RuntimeError(f"the application could not be opened: {error}") from (
+        cause if isinstance(cause, BaseException) else None
+    )
