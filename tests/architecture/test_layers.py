@@ -108,6 +108,7 @@ STORE_CALLS: Mapping[str, Callable[[Store], Answer]] = {
 }
 
 LEDGER_CALLS: Mapping[str, Callable[[Ledger], Answer]] = {
+    "cancel_requests": lambda ledger: ledger.cancel_requests("owner"),
     "changes": lambda ledger: ledger.changes(),
     "commit": lambda ledger: ledger.commit(Batch()),
     "document": lambda ledger: ledger.document(KEY),

@@ -141,12 +141,15 @@ def test_nothing_is_imported_by_a_bare_name() -> None:
     assert python("-I", "-c", code) == ["[]"]
 
 
-def test_importing_stepwell_is_quick_and_leaves_the_command_line_alone() -> None:
+def test_importing_stepwell_is_quick() -> None:
     """The fastest of several starts: the others measure what else the machine is doing."""
+    code = "import time; start = time.perf_counter(); import stepwell; print((time.perf_counter() - start) * 1000)"
+    assert min(float(python("-I", "-c", code)[0]) for _ in range(5)) <= IMPORT_MS
+
+
+def test_no_public_name_loads_the_command_line_or_a_test_runner() -> None:
     code = (
-        "import sys, time; start = time.perf_counter(); import stepwell; took = time.perf_counter() - start\n"
-        "print(took * 1000, [name for name in ('click', 'rich', 'pytest', 'punq') if name in sys.modules])"
+        "import sys; from stepwell import *\n"
+        "print([name for name in ('click', 'rich', 'pytest', 'hypothesis', 'punq') if name in sys.modules])"
     )
-    lines = [python("-I", "-c", code)[0].split(" ", 1) for _ in range(5)]
-    assert {loaded for _, loaded in lines} == {"[]"}
-    assert min(float(took_ms) for took_ms, _ in lines) <= IMPORT_MS
+    assert python("-I", "-c", code) == ["[]"]

@@ -1,68 +1,78 @@
 """stepwell: typed durable stores, exactly-once steps and workflows that survive crashes, in your own process.
 
-The names in `__all__` are the public surface; whatever else can be imported may change without notice.
+The names in `__all__` are the public surface; whatever else can be imported may change without notice. A name's module
+is loaded when the name is first asked for: a program that only defines stores and workflows loads no host.
 """
 
-from stepwell.core.journal import Entry, Projection, Source
-from stepwell.core.model import (
-    Conflict,
-    Contended,
-    Deleted,
-    InvalidState,
-    Issue,
-    ReceiptMismatch,
-    RecordedError,
-    Replace,
-    Revision,
-    Snapshot,
-    StepId,
-    StoreKey,
-    StoreNotFound,
-    Taken,
-    TimedOut,
-    TooLarge,
-    Unavailable,
-    Unmatched,
-    Updated,
-)
-from stepwell.core.outcome import Failure, Outcome, Success
-from stepwell.core.retry import Retry
-from stepwell.core.step_cache import RecordedRef
-from stepwell.layers.layer import (
-    Cycle,
-    Env,
-    Failed,
-    Layer,
-    LayerError,
-    Missing,
-    build,
-    fresh,
-    get,
-    provide,
-    provides,
-)
-from stepwell.services.clock import Clock, ManualClock
-from stepwell.services.engine import Engine, RunCancelled, RunFailed, RunHandle, RunMismatch, RunNotFound, RunStatus
-from stepwell.services.ids import Ids
-from stepwell.services.ledger import AlreadyApplied, Committed, Fenced, Ledger
-from stepwell.services.run import (
-    DuplicateKey,
-    NotReplaySafe,
-    Run,
-    RunStore,
-    StepContext,
-    StepFailed,
-    Suspended,
-    current_step,
-)
-from stepwell.services.store import Store, StoreDefinition, StoreHandle, define_store
-from stepwell.services.workflow import AnyWorkflow, Workflow, WorkflowCall, workflow
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepwell.core.journal import Entry, Projection, Source
+    from stepwell.core.model import (
+        Conflict,
+        Contended,
+        Deleted,
+        InvalidState,
+        Issue,
+        ReceiptMismatch,
+        RecordedError,
+        Replace,
+        Revision,
+        Snapshot,
+        StepId,
+        StoreKey,
+        StoreNotFound,
+        Taken,
+        TimedOut,
+        TooLarge,
+        Unavailable,
+        Unmatched,
+        Updated,
+    )
+    from stepwell.core.outcome import Failure, Outcome, Success
+    from stepwell.core.retry import Retry
+    from stepwell.core.step_cache import RecordedRef
+    from stepwell.layers.app import Services
+    from stepwell.layers.entry.open import App, open, open_blocking
+    from stepwell.layers.entry.portal import BlockingApp
+    from stepwell.layers.layer import (
+        Cycle,
+        Env,
+        Failed,
+        Layer,
+        LayerError,
+        Missing,
+        build,
+        fresh,
+        get,
+        provide,
+        provides,
+    )
+    from stepwell.services.clock import Clock, ManualClock
+    from stepwell.services.engine import Engine, RunCancelled, RunFailed, RunHandle, RunMismatch, RunNotFound, RunStatus
+    from stepwell.services.ids import Ids
+    from stepwell.services.ledger import AlreadyApplied, Committed, Fenced, Ledger
+    from stepwell.services.run import (
+        DuplicateKey,
+        NotReplaySafe,
+        Run,
+        RunStore,
+        StepContext,
+        StepFailed,
+        Suspended,
+        current_step,
+    )
+    from stepwell.services.store import Store, StoreDefinition, StoreHandle, define_store
+    from stepwell.services.workflow import AnyWorkflow, Workflow, WorkflowCall, workflow
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyApplied",
     "AnyWorkflow",
+    "App",
+    "BlockingApp",
     "Clock",
     "Committed",
     "Conflict",
@@ -101,6 +111,7 @@ __all__ = [
     "RunNotFound",
     "RunStatus",
     "RunStore",
+    "Services",
     "Snapshot",
     "Source",
     "StepContext",
@@ -126,7 +137,45 @@ __all__ = [
     "define_store",
     "fresh",
     "get",
+    "open",
+    "open_blocking",
     "provide",
     "provides",
     "workflow",
 ]
+
+_NAMES = {
+    "core.journal": "Entry Projection Source",
+    "core.model": (
+        "Conflict Contended Deleted InvalidState Issue ReceiptMismatch RecordedError Replace Revision "
+        "Snapshot StepId StoreKey StoreNotFound Taken TimedOut TooLarge Unavailable Unmatched Updated"
+    ),
+    "core.outcome": "Failure Outcome Success",
+    "core.retry": "Retry",
+    "core.step_cache": "RecordedRef",
+    "layers.app": "Services",
+    "layers.entry.open": "App open open_blocking",
+    "layers.entry.portal": "BlockingApp",
+    "layers.layer": "Cycle Env Failed Layer LayerError Missing build fresh get provide provides",
+    "services.clock": "Clock ManualClock",
+    "services.engine": "Engine RunCancelled RunFailed RunHandle RunMismatch RunNotFound RunStatus",
+    "services.ids": "Ids",
+    "services.ledger": "AlreadyApplied Committed Fenced Ledger",
+    "services.run": "DuplicateKey NotReplaySafe Run RunStore StepContext StepFailed Suspended current_step",
+    "services.store": "Store StoreDefinition StoreHandle define_store",
+    "services.workflow": "AnyWorkflow Workflow WorkflowCall workflow",
+}
+"""From each module to its public names: the imports above, for the time when they are asked for."""
+
+_HOME_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # a checker that saw it would take every name for one of ours
+
+    def __getattr__(name):
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"stepwell.{_HOME_OF[name]}"), name)
+        return value
+
+    def __dir__():
+        return [*__all__, *(name for name in globals() if name.startswith("__"))]
