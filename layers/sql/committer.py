@@ -10,12 +10,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, final
+from typing import Literal, TypeAlias, final
 
-from ...core.batch import BATCH_BYTES, Batch, size_bytes
+from ...core.batch import Batch, size_bytes
 from ...core.model import StoreKey, Unavailable
 from ...core.outcome import Failure
 from .group import Judged
+from .limits import LIMITS, Limits
 from .pauses import Pauses
 from .thread import WriterThread
 from .transaction import Transaction
@@ -25,31 +26,22 @@ __all__ = ["CommitMode", "Committer"]
 
 CommitMode: TypeAlias = Literal["thread", "inline"]
 
-GROUP_BATCHES: Final = 1000
-"""The most batches in one transaction. More would gain nothing: the sync is shared by enough already."""
-
-GROUP_BYTES: Final = BATCH_BYTES
-"""The most bytes in one transaction, so that a small batch waits for no more than one huge one."""
-
-QUEUE_BATCHES: Final = 100_000
-"""The most batches that wait for their turn; beyond it, callers are told to come back."""
-
-CANCEL_WAIT_S: Final = 5.0
-"""How long a caller that was cancelled waits for the verdict on its batch."""
-
 
 class _Answers(asyncio.Future["list[Answer]"]):
-    """What a caller awaits. Cancelling the caller takes effect when it is done, or after `CANCEL_WAIT_S`.
+    """What a caller awaits. Cancelling the caller takes effect when it is done, or after `cancel_wait_s`.
 
     A task whose awaited future refuses to be cancelled is resumed with `CancelledError` as soon as that future is done:
     its batch has a verdict by then.
     """
 
-    _impatience: asyncio.TimerHandle | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop, cancel_wait_s: float) -> None:
+        super().__init__(loop=loop)
+        self._cancel_wait_s = cancel_wait_s
+        self._impatience: asyncio.TimerHandle | None = None
 
     def cancel(self, msg: object = None) -> bool:
         if self._impatience is None and not self.done():
-            self._impatience = self.get_loop().call_later(CANCEL_WAIT_S, super().cancel, msg)
+            self._impatience = self.get_loop().call_later(self._cancel_wait_s, super().cancel, msg)
         return False
 
     def give(self, answers: list[Answer]) -> None:
@@ -72,10 +64,11 @@ class _Call:
 class Committer:
     """Brings batches to the writer in groups. It belongs to the event loop that made it."""
 
-    def __init__(self, writer: Writer, now_ms: Callable[[], int], mode: CommitMode) -> None:
+    def __init__(self, writer: Writer, now_ms: Callable[[], int], mode: CommitMode, limits: Limits = LIMITS) -> None:
         self._loop = asyncio.get_running_loop()
         self._writer = writer
         self._now_ms = now_ms
+        self._limits = limits
         self._pauses = Pauses()
         self._calls: deque[_Call] = deque()
         self._queued = 0
@@ -89,9 +82,9 @@ class Committer:
         """The answers to the batches, in order, which are judged in one transaction."""
         if self._closing:
             return _unavailable("the ledger is closed", batches)
-        if self._queued + len(batches) > QUEUE_BATCHES:
+        if self._queued + len(batches) > self._limits.queue_batches:
             return _unavailable(f"{self._queued} batches wait for their turn already; try again later", batches)
-        call = _Call(batches, sum(map(size_bytes, batches)), _Answers(loop=self._loop))
+        call = _Call(batches, sum(map(size_bytes, batches)), _Answers(self._loop, self._limits.cancel_wait_s))
         self._calls.append(call)
         self._queued += len(batches)
         self._schedule()
@@ -100,12 +93,11 @@ class Committer:
     async def close(self) -> None:
         """Answer all that was submitted, end the thread, close the writer. A second call, or one after, does nothing.
 
-        Another process's lock is not waited for any longer than `Pauses.hurry` allows.
+        A lock that another process holds is waited for no longer than `busy_wait_closing_s`.
         """
         if self._closing:
             return
         self._closing = True
-        self._pauses.hurry()
         try:
             while self._calls or self._in_flight:
                 self._idle = self._loop.create_future()
@@ -132,11 +124,20 @@ class Committer:
         for call in calls:
             refused: set[StoreKey] = set()
             group += [(batch, refused) for batch in call.batches]
-        transaction = Transaction(self._writer, group, self._now_ms(), self._pauses.of_one_group())
+        transaction = Transaction(self._writer, group, self._now_ms(), self._busy_pauses())
         if self._thread is None:
             self._commit_inline(calls, transaction, transaction.run())
         else:
             self._thread.commit(transaction, lambda: self._answer(calls, transaction.answers))
+
+    def _busy_pauses(self) -> Iterator[float]:
+        """One group's pauses, while another process holds the lock; closing ends them early."""
+        waited_s = 0.0
+        for pause_s in self._pauses.until(self._limits.busy_wait_s):
+            if self._closing and waited_s >= self._limits.busy_wait_closing_s:
+                return
+            waited_s += pause_s
+            yield pause_s
 
     def _next_group(self) -> list[_Call]:
         """The calls that have waited longest: at least one, and no more than fit into a group."""
@@ -145,7 +146,7 @@ class Committer:
         while self._calls:
             call = self._calls[0]
             batches, size = batches + len(call.batches), size + call.size_bytes
-            if calls and (batches > GROUP_BATCHES or size > GROUP_BYTES):
+            if calls and (batches > self._limits.group_batches or size > self._limits.group_bytes):
                 break
             calls.append(self._calls.popleft())
             self._queued -= len(call.batches)

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 from ...services.ledger import CannotOpen
 from .connection import Connection, DatabaseError, is_busy, is_not_a_database, reason_of
 from .dialect import SQLITE
+from .limits import LIMITS
 from .pauses import Pauses
 from .rows import to_integer
 from .schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
@@ -42,7 +43,7 @@ def open_file(path: str | PathLike[str], *, create: bool) -> str:
     Raises `CannotOpen`. It blocks, for seconds where another process holds the file locked.
     """
     name = _admit_path(path, create)
-    pauses = Pauses().of_one_group()
+    pauses = Pauses().until(LIMITS.busy_wait_s)
     while True:
         try:
             _prepare(name, create)

@@ -12,12 +12,6 @@ from typing import Final, final
 
 __all__ = ["Pauses"]
 
-BUSY_WAIT_S: Final = 30.0
-"""How long a lock is waited for, in pauses."""
-
-BUSY_WAIT_CLOSING_S: Final = 1.0
-"""The same while the ledger is being closed."""
-
 SHORTEST_S: Final = 0.0003
 SPREAD_S: Final = 0.0004
 """A pause is between `SHORTEST_S` and `SHORTEST_S + SPREAD_S` seconds."""
@@ -32,20 +26,12 @@ class Pauses:
 
     def __init__(self) -> None:
         self._phase = os.getpid() * GOLDEN % 1.0
-        self._limit_s = BUSY_WAIT_S
 
-    def hurry(self) -> None:
-        """From now on a lock is not waited for any longer than `BUSY_WAIT_CLOSING_S`."""
-        self._limit_s = BUSY_WAIT_CLOSING_S
-
-    def of_one_group(self) -> Iterator[float]:
+    def until(self, limit_s: float) -> Iterator[float]:
         """Pauses in seconds, until their sum reaches the limit."""
         waited_s = 0.0
-        while waited_s < self._limit_s:
-            pause_s = self.next_s()
+        while waited_s < limit_s:
+            self._phase = (self._phase + GOLDEN) % 1.0
+            pause_s = SHORTEST_S + SPREAD_S * self._phase
             waited_s += pause_s
             yield pause_s
-
-    def next_s(self) -> float:
-        self._phase = (self._phase + GOLDEN) % 1.0
-        return SHORTEST_S + SPREAD_S * self._phase

@@ -94,10 +94,10 @@ def _tables(d: Dialect) -> tuple[str, ...]:
         # The conditions stand in the queries word for word: so the planner knows that the index holds all they ask for.
         """
         create index run_free on run ((case when owner is null then coalesce(wake_at_ms, 0) else lease_until_ms end))
-            where state in ('pending', 'running', 'waiting')""",
+            where (state in ('pending', 'running', 'waiting')) is true""",
         """
         create index run_owner on run (owner)
-            where state in ('pending', 'running', 'waiting', 'stuck') and owner is not null""",
+            where (state in ('pending', 'running', 'waiting', 'stuck')) is true and owner is not null""",
         f"""
         create table step (
             run_no {d.integer} not null,

@@ -22,6 +22,7 @@ from ...services.ledger import DueRuns, StoreTip, Verdict
 from . import reading
 from .committer import CommitMode, Committer
 from .connection import Connection, DatabaseError, is_busy, reason_of
+from .limits import LIMITS
 from .opening import Durability, connect_reader, connect_writer, open_file
 from .pauses import Pauses
 from .writer import OnPoint, Writer
@@ -129,7 +130,7 @@ class SqlLedger:
 
     async def _read(self, query: Callable[[Connection], _T]) -> Outcome[_T, Unavailable]:
         """Ask the file, again after a pause where it is locked: another process may just be opening or leaving it."""
-        pauses = self._pauses.of_one_group()
+        pauses = self._pauses.until(LIMITS.busy_wait_s)
         while (refusal := self._refusal()) is None:
             try:
                 return Success(query(self._reader))

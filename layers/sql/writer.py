@@ -65,9 +65,12 @@ class Writer:
         self._connect = connect
         self._connection: Connection | None = connect()
         self._reached = on_point or _pass_by
+        self._closed = False
 
     def begin(self) -> bool:
         """Open a transaction, unless another connection writes just now; then False. Other errors are raised."""
+        if self._closed:
+            raise ConnectionError("the ledger is closed")
         self._reached(CommitPoint.BEFORE_BEGIN)
         if self._connection is None:
             self._connection = self._connect()
@@ -108,6 +111,11 @@ class Writer:
         return [*verdicts]
 
     def close(self) -> None:
+        """Let go of the file, for good."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -119,7 +127,7 @@ class Writer:
             if self._connection.in_transaction:  # some errors have rolled back already
                 self._connection.run("rollback")
         except DatabaseError:
-            self.close()  # what it had not committed, it has not written; the next group opens anew
+            self._drop()  # what it had not committed, it has not written; the next group opens anew
             return False
         return True
 
