@@ -41,7 +41,7 @@ LEAVES: Final = frozenset(
 """Types of atoms whose JSON is read back as the same value, however pydantic is configured."""
 
 KEYS: Final = frozenset({str, int, uuid.UUID, datetime.date})
-"""Types of keys whose text in JSON is read back as the same key. Enumerations of text or whole numbers are, too."""
+"""Types of keys whose text in JSON is read back as the same key. Enumerations of text are, too."""
 
 _USE_INSTEAD: Final[dict[object, str]] = {
     "SecretStr": "JSON would hold stars in place of it; store a reference to the secret, or str",
@@ -117,7 +117,7 @@ class _Walk:
     def _visit_key(self, type_: object, place: str) -> None:
         bare = strip(type_)
         if isinstance(bare.type, type) and issubclass(bare.type, enum.Enum):
-            if all(type(member.value) in (str, int) for member in bare.type):
+            if all(type(member.value) is str for member in bare.type):
                 self.key_types.add(bare.type)
                 return
         elif bare.origin is typing.Literal and all(type(value) is str for value in bare.args):

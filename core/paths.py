@@ -96,7 +96,7 @@ def diff(before: object, after: object) -> Paths:
     """
     found: list[Path] = []
     _diff(before, after, (), found.append)
-    return tuple(found)
+    return tuple(dict.fromkeys(found))  # the keys 1 and "1" have one path
 
 
 _Report = Callable[[Path], None]

@@ -11,6 +11,7 @@ issue, not a state that changes whenever it is read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -23,7 +24,7 @@ from .core_schema import compile_schema
 from .model import Issue, Path, Paths
 from .outcome import Failure, Outcome, Success
 from .paths import SHAPE, diff
-from .value import NotStorable, clone, is_dict, part_of, same
+from .value import NO_PART, NotStorable, clone, is_dict, items_of, key_text, part_of, same
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -99,7 +100,7 @@ class StateSchema(Generic[_T]):
         try:
             return Success(self._read(json))
         except ValidationError as error:
-            return Failure(_issues_of(error))
+            return Failure(_issues_of(error, _parsed(json)))
 
     def encode(self, state: _T) -> bytes:
         """The JSON document of a canonical state: equal bytes only for strictly equal states."""
@@ -134,26 +135,63 @@ class StateSchema(Generic[_T]):
             found = self._read(json)
             changed = diff(state, found)
         except ValidationError as error:
-            return Failure(_issues_of(error))
+            return Failure(_issues_of(error, value))
         except RecursionError:
             return Failure((Issue((), "the value is nested too deeply to be stored"),))
         except PydanticSerializationError as error:
-            return Failure((Issue((), f"the value cannot be written as JSON: {error}"),))
+            issues = tuple(Issue(path, _NOT_UNICODE) for path in _not_unicode(value, ()))
+            return Failure(issues or (Issue((), f"the value cannot be written as JSON: {error}"),))
         if changed:
             return Failure(tuple(Issue(path, _UNSTABLE) for path in changed))
         return Success(Valid(found, json))
 
 
+_NOT_UNICODE: Final = "the text holds half of a surrogate pair, which is not valid Unicode"
 _UNSTABLE: Final = "it would be read back as another value: a validator must give back unchanged what it gave before"
 
 
-def _issues_of(error: ValidationError) -> Issues:
+def _issues_of(error: ValidationError, value: object) -> Issues:
     """Pydantic's errors as ours. What a validator of the user's raised is told in the user's words alone."""
     issues: list[Issue] = []
     for each in error.errors(include_url=False, include_input=False):
         raised: object = each.get("ctx", {}).get("error")
-        issues.append(Issue(each["loc"], str(raised) if isinstance(raised, Exception) else each["msg"]))
+        message = str(raised) if isinstance(raised, Exception) else each["msg"]
+        issues.append(Issue(_path_in(value, each["loc"], missing=each["type"] == "missing"), message))
     return tuple(issues)
+
+
+def _path_in(value: object, location: Path, *, missing: bool) -> Path:
+    """Pydantic's location as a path in `value`: without the names of members of unions, which it puts in between."""
+    path: list[str | int] = []
+    for at, segment in enumerate(location):
+        part = part_of(value, segment)
+        if part is not NO_PART:
+            path.append(key_text(segment) if is_dict(value) else segment)
+            value = part
+        elif missing and at == len(location) - 1:
+            path.append(segment)
+    return tuple(path)
+
+
+def _parsed(json: bytes) -> object:
+    try:
+        return msgspec.json.decode(json)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _not_unicode(value: object, path: Path) -> Iterator[Path]:
+    """Where in a value, or in a key of it, text is that UTF-8 cannot hold."""
+    if isinstance(value, str) and not _is_unicode(value):
+        yield path
+    for segments, part in items_of(value):
+        if not all(_is_unicode(segment) for segment in segments if isinstance(segment, str)):
+            yield path
+        yield from _not_unicode(part, (*path, *segments))
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _same_but_for_order(one: bytes, other: bytes) -> bool:

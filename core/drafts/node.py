@@ -138,11 +138,10 @@ class Node(Generic[_R_co]):
 
     def _leave_for(self, place: AnyNode) -> object:
         """The present value, to be stored beneath `place`: as it is if this node can move there, otherwise shared."""
-        if self._raw is ENDED:
-            _refuse()
+        raw = self._live()
         if not self._is_loose_in(place._context) or place._is_beneath(self):
             self._release()
-        return self._raw
+        return raw
 
     def _release(self) -> None:
         """Let the present value be shared: the next write copies it again."""
@@ -162,11 +161,15 @@ class Node(Generic[_R_co]):
 
     # --- the end ---
 
-    def _present(self) -> object:
-        """A private plain copy of the present value."""
+    def _live(self) -> object:
+        """The present value; DraftEnded if there is none any more."""
         if self._raw is ENDED:
             _refuse()
-        return clone(self._raw)
+        return self._raw
+
+    def _present(self) -> object:
+        """A private plain copy of the present value."""
+        return clone(self._live())
 
     def _end(self) -> None:
         object.__setattr__(self, "_raw", ENDED)

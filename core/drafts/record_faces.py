@@ -200,7 +200,7 @@ def _fields_view(face: RecordFace) -> FieldsView:
 
 
 def _model_of(face: RecordFace) -> BaseModel:
-    raw = face.__stepwell_node__._raw
+    raw = face.__stepwell_node__._live()
     assert isinstance(raw, BaseModel)
     return raw
 
