@@ -13,8 +13,14 @@ IMPURE = frozenset(
     {"asyncio", "logging", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "subprocess", "threading"}
     | {"time", "uuid"}
 )
-AS_TYPES = {"uuid": {"UUID"}, "pathlib": {"PurePath", "PurePosixPath", "PureWindowsPath"}}
+AS_TYPES = {
+    "pathlib": {"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath", "WindowsPath"},
+    "uuid": {"UUID"},
+}
 """What core may name of impure modules, to tell a value's type."""
+
+TOUCHES_FILES = frozenset({"Path", "PosixPath", "WindowsPath"})
+"""Those of them that core may not make a value of."""
 
 READS_THE_PRESENT = frozenset({"now", "today", "utcnow"})
 
@@ -70,8 +76,10 @@ def test_core_reads_no_clock_and_no_file() -> None:
             match node:
                 case ast.Call(func=ast.Attribute(attr=attr)) if attr in READS_THE_PRESENT:
                     wrong.append(f"{place(source)}:{node.lineno} .{attr}()")
-                case ast.Call(func=ast.Name(id="open" | "print" | "input" as name)):
+                case ast.Call(func=ast.Name(id=name)) if name in {"open", "print", "input", *TOUCHES_FILES}:
                     wrong.append(f"{place(source)}:{node.lineno} {name}()")
+                case ast.Call(func=ast.Attribute(attr=attr)) if attr in TOUCHES_FILES:
+                    wrong.append(f"{place(source)}:{node.lineno} .{attr}()")
                 case ast.AsyncFunctionDef(name=name):
                     wrong.append(f"{place(source)}:{node.lineno} async def {name}")
                 case _:

@@ -228,12 +228,10 @@ async def handles(s: Store) -> None:
 
 
 def pure() -> None:
-    first, read = draft.track_reads(Order(), lambda o: o.items[0])
-    assert_type(first, Item)
     applied = draft.apply(Order(), approve)
     assert_type(applied.state, Order)
-    assert_type(paths.intersect(read, applied.changed_paths), bool)
-    assert_type(paths.intersect((("items", paths.SHAPE),), applied.changed_paths), bool)
+    assert_type(applied.changed_paths, tuple[tuple[str | int, ...], ...])
+    assert_type(paths.intersect((("items", 0, "sku"), ("items", paths.SHAPE)), applied.changed_paths), bool)
     assert_type(patch.replay(Order(), applied.patch), Order)
     assert_type(draft.apply({"a": 1}, lambda c: c.update(a=2)).state, dict[str, int])
     assert_type(paths.diff(Order(), Order()), tuple[tuple[str | int, ...], ...])
