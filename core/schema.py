@@ -139,10 +139,9 @@ class StateSchema(Generic[_T]):
         except RecursionError:
             return Failure((Issue((), "the value is nested too deeply to be stored"),))
         except PydanticSerializationError as error:
-            issues = tuple(Issue(path, _NOT_UNICODE) for path in _not_unicode(value, ()))
-            return Failure(issues or (Issue((), f"the value cannot be written as JSON: {error}"),))
+            return Failure(_not_unicode(value) or (Issue((), f"the value cannot be written as JSON: {error}"),))
         if changed:
-            return Failure(tuple(Issue(path, _UNSTABLE) for path in changed))
+            return Failure(_not_unicode(value) or tuple(Issue(path, _UNSTABLE) for path in changed))
         return Success(Valid(found, json))
 
 
@@ -180,14 +179,18 @@ def _parsed(json: bytes) -> object:
         return None
 
 
-def _not_unicode(value: object, path: Path) -> Iterator[Path]:
+def _not_unicode(value: object) -> Issues:
+    return tuple(Issue(path, _NOT_UNICODE) for path in _not_unicode_at(value, ()))
+
+
+def _not_unicode_at(value: object, path: Path) -> Iterator[Path]:
     """Where in a value, or in a key of it, text is that UTF-8 cannot hold."""
     if isinstance(value, str) and not _is_unicode(value):
         yield path
     for segments, part in items_of(value):
         if not all(_is_unicode(segment) for segment in segments if isinstance(segment, str)):
             yield path
-        yield from _not_unicode(part, (*path, *segments))
+        yield from _not_unicode_at(part, (*path, *segments))
 
 
 def _is_unicode(text: str) -> bool:
