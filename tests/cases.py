@@ -20,7 +20,10 @@ import pytest
 TESTS: Final = Path(__file__).parent
 HOSTS: Final = ("memory", "sqlite")
 PURE: Final = "core"
-"""Stands for all hosts: a test that needs none."""
+"""Stands for all hosts: a test of the pure core, which has none."""
+
+ELSEWHERE: Final = "other"
+"""A test that names no host, as one of the command line: it adds to a case, but does not stand for a host."""
 
 CASES: Final = (*(f"S{number}" for number in range(1, 153)), *(f"F{number}" for number in range(1, 40)))
 """Every case of the stores, of workflows and their steps, and of the cache fold."""
@@ -38,9 +41,13 @@ def case_ids(node_id: str) -> set[str]:
 
 
 def host_of(node_id: str) -> str:
-    """The host in a test's id; tests that name none are of the pure core, or hold for all."""
-    words = set(re.split(r"[^a-z0-9]+", node_id.partition("::")[2].lower()))
-    return next((host for host in HOSTS if host in words), PURE)
+    """The host that a test's name, parameters or file name."""
+    path, _, name = node_id.lower().partition("::")
+    for text in (name, path):
+        words = re.split(r"[^a-z0-9]+", text)
+        if host := next((host for host in HOSTS if host in words), None):
+            return host
+    return PURE if "core" in path.split("/") else ELSEWHERE
 
 
 def read_later(text: str) -> dict[tuple[str, str | None], str]:
@@ -59,7 +66,7 @@ def read_later(text: str) -> dict[tuple[str, str | None], str]:
 # --- running --------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False)
 class Results:
     """A pytest plugin: runs the tests that carry a case id, and keeps what became of them."""
 
@@ -103,11 +110,12 @@ def gaps(tested: Iterable[tuple[str, str]], later: Mapping[tuple[str, str | None
 
 def main() -> int:
     results = Results()
-    status = pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", str(TESTS)], plugins=[results])
+    arguments = ["-q", "--no-header", "--continue-on-collection-errors", "-p", "no:cacheprovider", str(TESTS)]
+    status = pytest.main(arguments, plugins=[results])
     later = read_later((TESTS / "later.md").read_text("utf-8"))
     print("\ncase   host     result")
     for case in CASES:
-        for host in (*HOSTS, PURE):
+        for host in (*HOSTS, PURE, ELSEWHERE):
             if result := results.result(case, host):
                 print(f"{case:<6} {host:<8} {result} ({len(results.rows[case, host])} tests)")
     print("\nwaiting")

@@ -11,10 +11,12 @@ def test_ids_stand_in_names_and_in_parameters() -> None:
     assert case_ids("tests/a/test_x.py::test_folds_s_and_sqlite3[memory]") == set()
 
 
-def test_a_host_stands_in_a_parameter_or_a_class() -> None:
-    assert host_of("t.py::test_s13_x[S13-sqlite]") == "sqlite"
-    assert host_of("t.py::test_s13_x[memory]") == "memory"
-    assert host_of("sqlite.py::test_f10_x") == "core"
+def test_a_host_stands_in_a_parameter_a_name_or_a_file() -> None:
+    assert host_of("tests/contract/test_store.py::test_s13_x[S13-sqlite]") == "sqlite"
+    assert host_of("tests/contract/test_ledger_sqlite.py::test_s13_x[memory]") == "memory"
+    assert host_of("tests/contract/test_ledger_sqlite.py::test_s12_x") == "sqlite"
+    assert host_of("tests/core/test_cache_fold.py::test_f10_x") == "core"
+    assert host_of("tests/entry/test_cli.py::test_s126_x") == "other"
 
 
 def test_the_list_knows_ranges_hosts_and_parts() -> None:
