@@ -88,7 +88,7 @@ class History:
         """The calls that the workflow has made and that were not recorded before, in words, in order."""
         return tuple(f"{key!r} ({self._asked[key]})" for key in self._new)
 
-    def unasked(self, *, without: str | None = None) -> tuple[StepRow, ...]:
-        """Recorded calls that the workflow has not made again, but for those of the kind `without`; by position."""
-        rows = (row for key, row in self._rows.items() if key not in self._asked and row.kind != without)
+    def unasked(self) -> tuple[StepRow, ...]:
+        """Recorded calls that the workflow has not made again, by position."""
+        rows = (row for key, row in self._rows.items() if key not in self._asked)
         return tuple(sorted(rows, key=lambda row: (row.position is None, row.position or 0, row.key)))

@@ -90,6 +90,8 @@ class LedgerEngine:
                 if self._worker is not None and row.owner is not None:
                     self._worker.drive(row)
             case Failure(Unavailable() | TooLarge() as failure):
+                if self._worker is not None and row.owner is not None:
+                    self._worker.look_into(run_id)  # it may be there all the same, and this engine's own
                 return Failure(failure)
             case Failure():
                 found = await self._compare(row)

@@ -7,17 +7,21 @@ import contextvars
 import inspect
 import os
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import cast, final
 
 from ...core.model import RecordedError
 from ...services.run import STEP, StepCall, StepContext
 
-__all__ = ["Pool", "recorded"]
+__all__ = ["Pool", "as_recorded", "text_of"]
 
 THREADS = min(32, (os.cpu_count() or 1) + 4)
 """How many functions that are not async may be executed at once."""
+
+MESSAGE_CHARACTERS = 32_000
+"""How much of an error's text is recorded: its beginning."""
 
 TRACEBACK_CHARACTERS = 32_000
 """How much of an error's traceback is recorded: its end, which is nearest to the fault."""
@@ -42,7 +46,8 @@ class Pool:
 
     async def _in_thread(self, call: StepCall, within: contextvars.Context) -> object:
         loop = asyncio.get_running_loop()
-        return await _finished(await loop.run_in_executor(self._threads, within.copy().run, call.fn))
+        called = partial(_without_stop, call.fn)
+        return await _finished(await loop.run_in_executor(self._threads, within.copy().run, called))
 
     def close(self) -> None:
         """Begin nothing more. What is being executed in a thread cannot be stopped, and is not waited for."""
@@ -54,7 +59,23 @@ async def _finished(value: object) -> object:
     return await cast(Awaitable[object], value) if inspect.isawaitable(value) else value
 
 
-def recorded(error: BaseException) -> RecordedError:
+def as_recorded(error: BaseException) -> RecordedError:
     """An exception as it is recorded."""
     text = "".join(traceback.format_exception(error))
-    return RecordedError(type(error).__name__, str(error), text[-TRACEBACK_CHARACTERS:])
+    return RecordedError(type(error).__name__, text_of(error), text[-TRACEBACK_CHARACTERS:])
+
+
+def text_of(value: object) -> str:
+    """The text of an error as it is recorded, also where its class has none to give."""
+    try:
+        return str(value)[:MESSAGE_CHARACTERS]
+    except Exception as broken:
+        return f"<no text: {type(broken).__name__} in {type(value).__name__}.__str__>"
+
+
+def _without_stop(fn: Callable[[], object]) -> object:
+    """Call `fn`. A future cannot hold a StopIteration, so it becomes what it is in a coroutine: a RuntimeError."""
+    try:
+        return fn()
+    except StopIteration as stop:
+        raise RuntimeError("the step raised StopIteration") from stop

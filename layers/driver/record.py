@@ -8,26 +8,25 @@ workflow in that turn; or, already recorded, its result is *handed over* in the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from typing import NoReturn, final
+from typing import Any, NoReturn, final
 
 from ...core.batch import Batch, ChangeRun, Fenced, RunFence, Write, WriteStep
 from ...core.history import Asked, History, Refused
-from ...core.model import RecordedError
+from ...core.model import Contended, RecordedError, Unavailable
 from ...core.outcome import Failure
 from ...core.run import RunColumns, RunEvent, RunRow, next_state
 from ...core.step import Mode, StepRow
 from ...services.clock import Clock
 from ...services.ledger import Ledger
-from ...services.run import DuplicateKey, StepFailed, Suspended
+from ...services.run import DuplicateKey, NotReplaySafe, StepFailed, Suspended
+from .cancellation import Cancellation
 from .pause import Pauses
 from .turnstile import Turnstile
-from .wait import Waits
+from .wait import Reason, Waits
 
 __all__ = ["RunRecord"]
-
-CLEANUP_MS = 30_000
-"""How long a cancelled run may go on to clean up."""
 
 NOBODY: RunColumns = {"owner": None, "lease_until_ms": 0, "waiting_on": None, "wake_at_ms": None}
 """What becomes of the columns about the owner when a run is given back or ends."""
@@ -38,7 +37,8 @@ class RunRecord:
     """One execution of a run's workflow, from the top, by the owner that has claimed it.
 
     Once `suspending`, durable calls raise `Suspended` and nothing more is recorded. Why is told by `lost` (another
-    owner has the run), `problem` (it is stuck), `expired` (its time to clean up is over), or none of them: it is set aside.
+    owner has the run), `problem` (it is stuck), `cancellation.expired` (its time to clean up is over), or none of them:
+    it is set aside. `body` is the task that executes the workflow.
     """
 
     def __init__(self, row: RunRow, rows: tuple[StepRow, ...], ledger: Ledger, clock: Clock) -> None:
@@ -46,33 +46,41 @@ class RunRecord:
         self.history = History(rows)
         self.turn = Turnstile()
         self.waits = Waits(clock)
+        self.cancellation = Cancellation(row.cancel_requested, clock, self._expire)
         self.clock = clock
+        self.body: asyncio.Task[None] | None = None
         self.suspending = False
         self.lost = False
         self.problem: str | None = None
-        self.cancelled = False
-        self.expired = False
-        self._cancel_requested = row.cancel_requested
         self._ledger = ledger
-        self._cleanup: asyncio.Task[None] | None = None
+        self._under_way: dict[asyncio.Task[Any] | None, str] = {}
+        self._idle = False
 
     # --- from outside ---------------------------------------------------------
 
     def set_aside(self) -> None:
         """End the waits; a step that is being executed is awaited and recorded first."""
+        if self.suspending:
+            return
         self.suspending = True
+        self._idle = self._only_waits
         self.waits.interrupt("aside")
+        self.turn.open()
 
     def cancel(self) -> None:
-        """Let cancellation reach the workflow where it stands at a durable wait, or at its next durable call."""
-        self._cancel_requested = True
-        if not self.cancelled:
-            self.waits.interrupt("cancel")
+        """Let cancellation reach each branch of the workflow that stands at a durable wait, or at its next one."""
+        self.cancellation.request()
+        self.waits.interrupt("cancel")
 
-    def close(self) -> None:
-        """The execution has ended."""
-        if self._cleanup is not None:
-            self._cleanup.cancel()
+    def _expire(self) -> None:
+        self.set_aside()
+        if self.body is not None:
+            self.body.cancel()
+
+    def break_off(self, error: Exception) -> None:
+        """A bug beneath the workflow: the run is stuck, and shows it."""
+        self.problem = f"{type(error).__name__} beneath the workflow: {error}"
+        self.set_aside()
 
     def stop(self, problem: str) -> NoReturn:
         """The run cannot go on: it is stuck, until somebody resumes it."""
@@ -88,19 +96,38 @@ class RunRecord:
         What stands against the call is raised, and the call is then as if it had not been made; but cancellation that
         reaches the workflow in it is recorded.
         """
+        return await self.begin_asked(self.ask(key, kind, target, mode), key, kind, target)
+
+    def ask(self, key: str, kind: str, target: str, mode: Mode = "at_least_once") -> Asked:
+        """Take the key for a call, whether it begins now or later."""
+        branch = asyncio.current_task()
+        if (cut := self._under_way.get(branch)) is not None and not self.suspending:
+            if branch is not None and branch.cancelling():  # the host ends
+                self.set_aside()
+            else:
+                raise NotReplaySafe(_cut_short(cut))
         if self.suspending:
             raise Suspended
         answer = self.history.ask(key, kind, target, mode)
         if isinstance(answer, Refused):
             self._refuse(answer, key)
-        self.turn.block()
-        if answer.decision == "cancel" and answer.row is not None:
-            self._begin_cleanup()
-            await self.hand_over(answer.row)
-            raise _cancellation(self.row.id)
-        if answer.decision not in ("answer", "raise") and self._cancel_requested and not self.cancelled:
-            await self.complete_cancelled(key, kind, target)
         return answer
+
+    async def begin_asked(self, asked: Asked, key: str, kind: str, target: str) -> Asked:
+        """`begin` for a key that was asked for before."""
+        if self.suspending:
+            raise Suspended
+        self._under_way[asyncio.current_task()] = key
+        if asked.decision in ("answer", "raise"):
+            return asked  # its branch is blocked by `hand_over`
+        if asked.decision == "cancel" and asked.row is not None:
+            await self.hand_over(asked.row)
+            self.cancellation.reach()
+            raise _cancellation(self.row.id)
+        self.turn.block()
+        if self.cancellation.requested and self.cancellation.may_reach:
+            await self.complete_cancelled(key, kind, target)
+        return asked
 
     def _refuse(self, refused: Refused, key: str) -> NoReturn:
         match refused.reason:
@@ -111,11 +138,10 @@ class RunRecord:
             case "full":
                 raise StepFailed(RecordedError("TooLarge", refused.problem, ""), key=key, kind="too_large")
 
-    def give_up(self, numbered: StepRow | None = None) -> None:
-        """The call came to nothing that is recorded; `numbered` is its row, if that has a position already."""
-        if numbered is not None and numbered.position is not None:
-            self.turn.abandon(numbered.position)
-        self.turn.unblock()
+    def cut_short(self) -> str | None:
+        """What is wrong if the branch that asks has left a durable call before it was done."""
+        cut = self._under_way.get(asyncio.current_task())
+        return None if cut is None else _cut_short(cut)
 
     def new(self, key: str, kind: str, target: str) -> StepRow:
         """A row for a call of this run that is done; it is not recorded yet."""
@@ -138,17 +164,21 @@ class RunRecord:
     async def completed(self, row: StepRow) -> None:
         """The completion is recorded: hand it over in its turn."""
         self.history.record(row)
-        await self.hand_over(row)
+        await self._pass(self.turn.pass_(_position(row)))
 
     async def hand_over(self, row: StepRow) -> None:
-        """Wait for the turn in which a recorded result reaches the workflow."""
-        if row.position is None:
-            raise AssertionError(f"the completed call {row.key!r} of run {row.run_id!r} has no position")
-        await self.turn.pass_(row.position)
+        """Wait for the turn in which a result that was recorded before reaches the workflow."""
+        await self._pass(self.turn.block_and_pass(_position(row)))
+
+    async def _pass(self, turn: Awaitable[None]) -> None:
+        await turn
+        if self.suspending:
+            raise Suspended
+        del self._under_way[asyncio.current_task()]
 
     async def complete_cancelled(self, key: str, kind: str, target: str) -> NoReturn:
         """Cancellation reaches the workflow in this call; that it was here is recorded."""
-        self._begin_cleanup()
+        self.cancellation.reach()
         await self.complete(replace(self.new(key, kind, target), status="cancelled"))
         raise _cancellation(self.row.id)
 
@@ -157,28 +187,32 @@ class RunRecord:
         if at_ms <= self.clock.now_ms():
             return True
         self.waits.begin(row.key, text, at_ms)
-        shown: RunColumns = {"waiting_on": self.waits.text, "wake_at_ms": self.waits.earliest_ms}
-        await self.commit(*writes, ChangeRun(self.row.id, self.after("wait", shown)))
-        reason = await self.waits.first(None, at_ms, cancellable=not self.cancelled)
+        if shown := (*writes, *self.standing()):
+            await self.commit(*shown)
+        reason = await self.waits.first(None, at_ms, cancellable=self.cancellation.may_reach)
         if reason == "aside":
             raise Suspended
         self.waits.done(row.key)
         return reason != "cancel"
 
-    # --- cancellation ---------------------------------------------------------
+    # --- branches -------------------------------------------------------------
 
-    def _begin_cleanup(self) -> None:
-        self.cancelled = True
-        if self._cleanup is None:
-            owner = asyncio.current_task()
-            self._cleanup = asyncio.get_running_loop().create_task(self._expire(owner))
+    def fork(self, branches: Sequence[asyncio.Task[Any]]) -> None:
+        """The branch that calls waits for these."""
+        self.turn.fork(len(branches))
+        self.cancellation.fork(branches)
 
-    async def _expire(self, task: asyncio.Task[object] | None) -> None:
-        await self.clock.sleep_until_ms(self.clock.now_ms() + CLEANUP_MS)
-        self.expired = True
-        self.set_aside()
-        if task is not None:
-            task.cancel()
+    async def show(self) -> None:
+        """One of the branches that were forked has ended: if the others only wait, the run waits."""
+        if self.row.state == "running" and not self.suspending and (shown := self.standing()):
+            await self.commit(*shown)
+
+    def join(self, branches: Sequence[asyncio.Task[Any]]) -> None:
+        """All of these have ended, and the branch that calls goes on."""
+        self.cancellation.join(branches)
+        for branch in branches:
+            if (cut := self._under_way.pop(branch, None)) is not None:
+                self._under_way[asyncio.current_task()] = cut
 
     # --- commits --------------------------------------------------------------
 
@@ -188,24 +222,44 @@ class RunRecord:
 
     async def commit(self, *writes: Write) -> None:
         """Write under the run's fence, however often it takes. Raises Suspended once the run is lost, or set aside."""
-        pauses = Pauses(self.clock)
+        pauses = Pauses()
         batch = Batch((self.fence,), writes)
         while isinstance(verdict := await self._ledger.commit(batch), Failure):
-            await self.try_again(verdict.failure(), pauses)
+            _ = await self.try_again(verdict.failure(), pauses)
 
-    async def try_again(self, refusal: object, pauses: Pauses) -> None:
-        """After a commit was refused: pause, or raise Suspended if the run is lost or set aside."""
-        if isinstance(refusal, Fenced):
-            self.lost = True
-            self.set_aside()
+    async def try_again(self, refusal: object, pauses: Pauses, *, cancellable: bool = False) -> Reason:
+        """After a call was refused: pause, or raise Suspended if the run is lost or set aside."""
+        match refusal:
+            case Fenced():
+                self.lost = True
+                self.set_aside()
+            case Contended() | Unavailable():
+                pass
+            case _:
+                raise AssertionError(f"a write of run {self.row.id!r} was refused: {refusal!r}")
         if self.suspending:
             raise Suspended
-        await pauses.next()
+        reason = await self.waits.first(None, self.clock.now_ms() + pauses.next_ms(), cancellable=cancellable)
+        if reason == "aside":
+            raise Suspended
+        return reason
 
     def after(self, event: RunEvent, columns: RunColumns) -> RunColumns:
         """The columns of the run's row after an event, which is taken note of."""
         self.row = replace(self.row, state=next_state(self.row.state, event))
         return {"state": self.row.state, "updated_at_ms": self.clock.now_ms(), **columns}
+
+    @property
+    def _only_waits(self) -> bool:
+        """Whether all branches wait for an instant."""
+        return len(self.waits) == self.turn.branches
+
+    def standing(self) -> tuple[ChangeRun, ...]:
+        """The change of the run's row, if all its branches wait now: for what, and until when."""
+        if not self._only_waits:
+            return ()
+        shown: RunColumns = {"waiting_on": self.waits.text, "wake_at_ms": self.waits.earliest_ms}
+        return (ChangeRun(self.row.id, self.after("wait", shown)),)
 
     def going_on(self) -> tuple[ChangeRun, ...]:
         """The change of the run's row, if that says that the run waits: it goes on."""
@@ -213,30 +267,45 @@ class RunRecord:
             return ()
         return (ChangeRun(self.row.id, self.after("claim", {"waiting_on": None, "wake_at_ms": None})),)
 
-    async def give_back(self) -> None:
-        """The execution is over and the run is not: whoever takes it up next begins from what is recorded."""
+    async def give_back(self) -> bool:
+        """The execution is over and the run is not: whoever takes it up next begins from what is recorded.
+
+        False: the ledger does not answer, so the run may still be this owner's.
+        """
         if self.lost:
-            return
+            return True
         columns: RunColumns
-        if self.expired:
+        if self.cancellation.expired:
             columns = self.after("cancel", NOBODY)
         elif self.problem is not None:
             columns = self.after("stop", {**NOBODY, "problem": self.problem})
         else:
-            wake_at_ms = self.waits.earliest_ms if self.waits.all_waiting else None
-            waiting_on = self.waits.text or "an engine that drives its workflow"
+            wake_at_ms = self.waits.earliest_ms if self._idle else None
+            waiting_on = (self.waits.text if self._idle else None) or "an engine that drives its workflow"
             columns = self.after("release", {**NOBODY, "wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
         batch = Batch((self.fence,), (ChangeRun(self.row.id, columns),))
-        pauses = Pauses(self.clock)
         for _ in range(GIVE_BACK_TRIES):
             verdict = await self._ledger.commit(batch)
             if not isinstance(verdict, Failure) or isinstance(verdict.failure(), Fenced):
-                return
-            await pauses.next()
+                return True
+        return False
 
 
 GIVE_BACK_TRIES = 2
-"""How often a run is given back to a ledger that does not answer; after that its lease runs out by itself."""
+"""How often a run is given back to a ledger that does not answer."""
+
+
+def _position(row: StepRow) -> int:
+    if row.position is None:
+        raise AssertionError(f"the completed call {row.key!r} of run {row.run_id!r} has no position")
+    return row.position
+
+
+def _cut_short(key: str) -> str:
+    return (
+        f"the durable call {key!r} was cut short from outside, as `asyncio.timeout` does, so a replay would not be the "
+        "same. Give the step itself a `timeout`"
+    )
 
 
 def _cancellation(run_id: str) -> asyncio.CancelledError:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
 from ...core.batch import ChangeRun
 from ...core.codec import elements, error_json
+from ...core.history import Asked
 from ...core.model import RecordedError
 from ...core.run import RunColumns, RunRow
 from ...core.step import StepRow
@@ -24,7 +25,7 @@ from ...services.ledger import Ledger
 from ...services.run import DurableCall, NotReplaySafe, Run, StepCall, StepFailed, StoreCalls, Suspended
 from ...services.store import Store
 from ...services.workflow import AnyWorkflow
-from .execution import Pool, recorded
+from .execution import Pool, as_recorded
 from .record import NOBODY, RunRecord
 from .steps import VALUE_BYTES, DrivenSteps, too_large
 from .stores import DrivenStores
@@ -59,7 +60,7 @@ class RunDriver:
         self._stores = DrivenStores(self._record, tools.ledger, tools.store, tools.ids)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._unawaited: set[DurableCall[Any]] = set()
-        self._deferred: list[StepCall] = []
+        self._deferred: list[tuple[StepCall, Asked]] = []
 
     # --- from outside ---------------------------------------------------------
 
@@ -71,37 +72,50 @@ class RunDriver:
         """Let cancellation reach the workflow."""
         self._record.cancel()
 
-    async def drive(self) -> None:
-        """Execute the run to one of its four ends. It raises only what must end the process."""
-        task = asyncio.current_task()
-        if task is not None:
-            self._tasks.add(task)
+    async def drive(self) -> bool:
+        """Execute the run to one of its four ends. False: the ledger did not take it back, so it may still be ours.
+
+        It raises what must end the process, and bugs beneath the workflow; the run is stuck then.
+        """
+        record = self._record
+        record.body = asyncio.current_task()
+        if record.body is not None:
+            self._tasks.add(record.body)
         try:
             await self._to_the_end()
+            return True
         except Suspended:
-            await self._record.give_back()
+            return await record.give_back()
         except asyncio.CancelledError:
-            if not self._record.suspending:
+            if not record.suspending:
                 raise
-            await self._record.give_back()
+            return await record.give_back()
+        except Exception as error:
+            record.break_off(error)
+            _ = await record.give_back()
+            raise
         finally:
             _ = self._close_unawaited()
-            self._record.close()
+            record.cancellation.close()
 
     # --- from the top to the end ----------------------------------------------
 
     async def _to_the_end(self) -> None:
+        record = self._record
+        self._go_on()
         ending = await self._execute()
-        self._check(unasked_but="defer")
-        forgotten = self._close_unawaited()
-        if forgotten is not None and ending[0] == "complete":
-            ending = ("fail", error_json(forgotten, "error"))
+        self._go_on()
+        self._check_asked()
+        wrong = self._close_unawaited() or self._cut_short()
+        if wrong is not None and ending[0] == "complete":
+            ending = ("fail", error_json(wrong, "error"))
+        record.cancellation.shield()
         notes = await self._clean_up()
-        self._check()
-        event, outcome = ("cancel", None) if self._record.cancelled else ending
-        _ = self._record.going_on()  # a run that ends is not waiting, whatever its row said last
+        self._go_on()
+        event, outcome = ("cancel", None) if record.cancellation.has_reached else ending
+        _ = record.going_on()  # a run that ends is not waiting, whatever its row said last
         columns: RunColumns = {**NOBODY, "outcome": outcome, "problem": "; ".join(notes) or None}
-        await self._record.commit(ChangeRun(self.run_id, self._record.after(event, columns)))
+        await record.commit(ChangeRun(self.run_id, record.after(event, columns)))
 
     async def _execute(self) -> Ending:
         """What the workflow gives, or the error that it raises."""
@@ -114,11 +128,12 @@ class RunDriver:
         try:
             result = workflow.result.encode(await workflow.function(Run(self), *args), what)
         except asyncio.CancelledError as error:
-            if not self._record.cancelled and (task := asyncio.current_task()) is not None and task.cancelling():
+            reached = self._record.cancellation.has_reached
+            if not reached and (task := asyncio.current_task()) is not None and task.cancelling():
                 raise  # the host ends
-            return "fail", error_json(recorded(error), "error")
+            return "fail", error_json(as_recorded(error), "error")
         except Exception as error:
-            return "fail", error_json(recorded(error), "error")
+            return "fail", error_json(as_recorded(error), "error")
         if len(result) > VALUE_BYTES:
             return "fail", error_json(too_large(what, len(result)), "too_large")
         return "complete", result
@@ -127,23 +142,22 @@ class RunDriver:
         """Call what was deferred, the last one first; what went wrong with it."""
         notes: list[str] = []
         while self._deferred:
-            call = self._deferred.pop()
+            call, asked = self._deferred.pop()
             try:
-                _ = await self._steps.perform(call, "defer")
+                _ = await self._steps.perform_asked(call, "defer", asked)
             except (StepFailed, TypeError) as error:
                 notes.append(f"deferred {error}")
-            except asyncio.CancelledError:
-                if not self._record.cancelled:
-                    raise  # the host ends
-                notes.append(f"deferred step {call.key!r} was not called: the run was cancelled there")
         return notes
 
-    def _check(self, *, unasked_but: str | None = None) -> None:
-        """Nothing counts once the run is set aside, and a recorded call that the code no longer makes stops the run."""
-        record = self._record
-        if record.suspending:
+    def _go_on(self) -> None:
+        """Nothing counts once the run is set aside."""
+        if self._record.suspending:
             raise Suspended
-        unasked = () if record.cancelled else record.history.unasked(without=unasked_but)
+
+    def _check_asked(self) -> None:
+        """A recorded call that the code no longer makes stops the run."""
+        record = self._record
+        unasked = () if record.cancellation.has_reached else record.history.unasked()
         if not unasked:
             return
         recorded = _listed([f"{row.key!r} ({row.kind} {row.target})" for row in unasked])
@@ -177,7 +191,7 @@ class RunDriver:
         await self._steps.sleep(key, "sleep_until", at_ms)
 
     def defer(self, call: StepCall) -> None:
-        self._deferred.append(call)
+        self._deferred.append((call, self._record.ask(call.key, "defer", call.target)))
 
     async def gather(self, awaitables: tuple[Awaitable[object], ...]) -> tuple[object, ...]:
         self.check_task("gather")
@@ -185,27 +199,41 @@ class RunDriver:
             return ()
         loop = asyncio.get_running_loop()  # a plain Task: with an eager factory it would run before it is known here
         tasks = [asyncio.Task(_awaited(awaitable), loop=loop) for awaitable in awaitables]
+        self._record.fork(tasks)
+        try:
+            await self._ended(tasks)
+        finally:
+            self._record.join(tasks)
+        self._go_on()
+        return tuple([task.result() for task in tasks])
+
+    async def _ended(self, tasks: Sequence[asyncio.Task[object]]) -> None:
+        """Return when all branches have ended; cancelled, cancel them first."""
         running = set(tasks)
         self._tasks.update(tasks)
-        self._record.turn.fork(len(tasks))
+        one_ended = asyncio.Event()
 
         def ended(task: asyncio.Task[object]) -> None:
             running.discard(task)
             self._tasks.discard(task)
             self._record.turn.ended(last=not running)
+            one_ended.set()
+            if not task.cancelled():
+                _ = task.exception()  # seen: only the first is raised
 
         for task in tasks:
             task.add_done_callback(ended)
         try:
-            _ = await asyncio.wait(tasks)
-        except asyncio.CancelledError:
-            for task in tasks:
+            while running:
+                _ = await one_ended.wait()
+                one_ended.clear()
+                await self._record.show()
+        except BaseException as error:
+            for task in tuple(running) if isinstance(error, asyncio.CancelledError) else ():
                 _ = task.cancel()
-            _ = await asyncio.wait(tasks)
+            if running:
+                _ = await asyncio.wait(running)
             raise
-        if self._record.suspending:
-            raise Suspended
-        return tuple([task.result() for task in tasks])
 
     # --- misuse ---------------------------------------------------------------
 
@@ -236,6 +264,10 @@ class RunDriver:
         message = f"run {self.run_id!r} made the durable calls {keys} and never awaited them: write `await` before each"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return RecordedError("NotAwaited", message, "")
+
+    def _cut_short(self) -> RecordedError | None:
+        problem = self._record.cut_short()
+        return None if problem is None else RecordedError(NotReplaySafe.__name__, problem, "")
 
 
 LISTED = 5

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import cast, final
+from typing import NoReturn, cast, final
 
 from ...core.batch import WriteStep
 from ...core.codec import Codec, error_json, read_error
+from ...core.history import Asked
 from ...core.model import RecordedError, StepId
 from ...core.outcome import Failure
 from ...core.retry import pause_ms
 from ...core.step import StepRow
 from ...services.run import StepCall, StepContext, StepFailed, Suspended
-from .execution import Pool, recorded
+from .execution import Pool, as_recorded, text_of
 from .record import RunRecord
 
-__all__ = ["VALUE_BYTES", "DrivenSteps", "too_large"]
+__all__ = ["VALUE_BYTES", "DrivenSteps", "raise_recorded", "too_large"]
 
 VALUE_BYTES = 2 * 2**20
 """The largest result of a step or a run, as JSON."""
@@ -59,7 +60,12 @@ class DrivenSteps:
 
     async def perform(self, call: StepCall, kind: str) -> object:
         """The result of a step, from its record or by executing it. Raises what the workflow is to see."""
-        asked = await self._record.begin(call.key, kind, call.target, call.mode)
+        asked = self._record.ask(call.key, kind, call.target, call.mode)
+        return await self.perform_asked(call, kind, asked)
+
+    async def perform_asked(self, call: StepCall, kind: str, asked: Asked) -> object:
+        """`perform` for a key that was asked for before."""
+        asked = await self._record.begin_asked(asked, call.key, kind, call.target)
         row = asked.row or replace(self._record.new(call.key, kind, call.target), status="started")
         match asked.decision:
             case "answer" | "raise":
@@ -105,17 +111,19 @@ class DrivenSteps:
         until_ms = None if call.timeout_ms is None else record.clock.now_ms() + call.timeout_ms
         task = self._pool.execute(call, StepContext(row.run_id, call.key, row.attempt))
         try:
-            reason = await record.waits.first(task, until_ms, cancellable=call.is_async and not record.cancelled)
+            cancellable = call.is_async and record.cancellation.may_reach
+            reason = await record.waits.first(task, until_ms, cancellable=cancellable)
         except asyncio.CancelledError:  # the host ends
             await _cut_off(task, wait=call.is_async)
             raise
         if reason == "cancel":
+            record.cancellation.reach()  # before: a step that goes on all the same has the time to clean up, no more
             await _cut_off(task, wait=True)
             await record.complete_cancelled(row.key, row.kind, row.target)
         if reason == "time":
             await _cut_off(task, wait=call.is_async)
             late = TimeoutError(f"step {call.key!r} took longer than {call.timeout_ms} ms")
-            return _Failed(recorded(late), "timed_out", _deserves_retry(call, late))
+            return _failed(call, late, "timed_out")
         if task.cancelled():
             return _Failed(RecordedError("CancelledError", "the step cancelled itself", ""), "error")
         error = task.exception()
@@ -123,7 +131,7 @@ class DrivenSteps:
             return _encoded(call, task.result(), last=row.attempt >= call.retry.max_attempts)
         if not isinstance(error, Exception):
             raise error
-        return _Failed(recorded(error), "error", _deserves_retry(call, error))
+        return _failed(call, error, "error")
 
     async def _note_failure(self, call: StepCall, row: StepRow, failed: _Failed) -> StepRow:
         """Record an attempt that failed, and when the next one is due."""
@@ -147,17 +155,17 @@ class DrivenSteps:
 
 
 def _encoded(call: StepCall, value: object, *, last: bool) -> bytes | _Failed:
-    if not last and isinstance(value, Failure) and (retry_if := call.retry.retry_if) is not None:
-        failure = cast("Failure[object]", value)
-        held = failure.failure()
-        if retry_if(held) or retry_if(failure):
-            return _Failed(RecordedError(type(held).__name__, str(held), ""), "returned", again=True)
+    """What an attempt gave, as JSON, or how that is to be seen as a failure."""
+    if not last and (failed := _returned(call, value)) is not None:
+        return failed
     what = f"the result of step {call.key!r}"
     try:
         encoded = call.codec.encode(value, what)
-        call.codec.decode(encoded, what)
+        _ = call.codec.decode(encoded, what)
     except TypeError as error:
         return _Failed(RecordedError("TypeError", str(error), ""), "type")
+    except Exception as error:  # a validator's own
+        return _Failed(as_recorded(error), "error")
     if len(encoded) > VALUE_BYTES:
         return _Failed(too_large(what, len(encoded)), "too_large")
     return encoded
@@ -165,17 +173,46 @@ def _encoded(call: StepCall, value: object, *, last: bool) -> bytes | _Failed:
 
 def _result(row: StepRow, codec: Codec) -> object:
     """What a recorded step gives, or raises."""
-    value = row.value or b"null"
     if row.status == "done":
-        return codec.decode(value, f"the result of step {row.key!r}")
-    error, kind = read_error(value)
+        return codec.decode(row.value or b"null", f"the result of step {row.key!r}")
+    raise_recorded(row)
+
+
+def raise_recorded(row: StepRow) -> NoReturn:
+    """Raise what a row says that a call has failed with."""
+    error, kind = read_error(row.value or b"")
     if kind == "type":
         raise TypeError(error.message)
     raise StepFailed(error, key=row.key, kind=kind)
 
 
-def _deserves_retry(call: StepCall, error: Exception) -> bool:
-    return call.retry.retry_if is None or call.retry.retry_if(error)
+def _failed(call: StepCall, error: Exception, kind: str) -> _Failed:
+    """How an attempt failed that raised. An error of `retry_if` itself is final, and shows both."""
+    try:
+        again = call.retry.retry_if is None or bool(call.retry.retry_if(error))
+    except Exception as broken:
+        broken.__context__ = error
+        return _Failed(as_recorded(broken), "error")
+    return _Failed(as_recorded(error), kind, again)
+
+
+def _returned(call: StepCall, value: object) -> _Failed | None:
+    """The returned Failure as a failed attempt, if it is to be tried again."""
+    if not isinstance(value, Failure):
+        return None
+    failure = cast("Failure[object]", value)
+    held = failure.failure()
+    if not (_is_retried(call, held) or _is_retried(call, failure)):
+        return None
+    return _Failed(RecordedError(type(held).__name__, text_of(held), ""), "returned", again=True)
+
+
+def _is_retried(call: StepCall, value: object) -> bool:
+    """Whether `retry_if` says so of a returned failure. It may know exceptions only: then it does not."""
+    try:
+        return call.retry.retry_if is not None and bool(call.retry.retry_if(value))
+    except Exception:
+        return False
 
 
 def _unknown(key: str) -> RecordedError:

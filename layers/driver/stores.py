@@ -1,7 +1,10 @@
 """The durable calls of one run on stores: carried out by the injected store, recorded in the same batch.
 
-A store that can join (`Joinable`) commits the row of the call together with what it does. With any other, its receipt
-makes the operation exactly-once, and the row follows in a batch of its own.
+A store that can join (`Joinable`) commits the row of the call together with what it does, and the row names the
+revision whose state is read back from the ledger. With any other, its receipt makes the operation exactly-once; the row
+follows in a batch of its own, and holds the state, since only the store itself knows where it keeps it.
+
+What a caller's own function raises (an updater, a selector, an initial state) is recorded like the error of a step.
 """
 
 from __future__ import annotations
@@ -10,10 +13,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, TypeVar, final
+from typing import Generic, TypeAlias, TypeVar, final
 
 from ...core.batch import Batch, Fenced, Write, WriteStep
-from ...core.codec import Codec
+from ...core.codec import Codec, error_json
 from ...core.model import (
     Conflict,
     Contended,
@@ -39,9 +42,10 @@ from ...core.store_outcome import Named, StoreFailure, read_outcome, write_outco
 from ...services.ids import Ids
 from ...services.ledger import Ledger
 from ...services.store import Initial, Joinable, Store, StoreDefinition, Updater, resolve_initial
+from .execution import as_recorded
 from .pause import Pauses
 from .record import RunRecord
-from .steps import VALUE_BYTES
+from .steps import VALUE_BYTES, raise_recorded
 
 __all__ = ["DrivenStores"]
 
@@ -68,11 +72,24 @@ class _Call:
         self.numbered: StepRow | None = None
 
     def row(self, outcome: Outcome[Named, StoreFailure]) -> StepRow:
-        """The row that records this outcome, pinning the revision that it names."""
+        """The row that records this outcome, pinning the revision whose state is to be read back."""
         named = outcome.unwrap() if isinstance(outcome, Success) else None
-        revision = named.revision if named is not None and named.kind in ("snapshot", "updated") else None
+        is_read_back = named is not None and named.kind in ("snapshot", "updated") and named.value is None
+        revision = named.revision if named is not None and is_read_back else None
         pin = None if revision is None else Pin(self._store, revision)
         return replace(self._row, value=write_outcome(outcome), pin=pin)
+
+    def failed(self, error: Exception) -> StepRow:
+        """The row that records what the caller's own function raised."""
+        if self.numbered is not None:
+            self._record.turn.abandon(_numbered(self.numbered))
+        kind = "type" if isinstance(error, TypeError) else "error"
+        return replace(self._row, status="failed", value=error_json(as_recorded(error), kind))
+
+    def cut(self) -> None:
+        """It comes to nothing: cancellation takes its place."""
+        if self.numbered is not None:
+            self._record.turn.abandon(_numbered(self.numbered))
 
     def join(self, outcome: Outcome[Named, StoreFailure]) -> Batch:
         """What is committed beside the operation when it comes to this outcome."""
@@ -101,7 +118,7 @@ class DrivenStores:
         self, key: str, definition: StoreDefinition[_T], id: str
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState]:
         async def live(_: _Call) -> Outcome[Named, StoreFailure]:
-            return _map(await self._get(definition, id), _name_snapshot)
+            return _map(await self._get(definition, id), self._namer(definition).snapshot)
 
         recorded = await self._recorded(key, "store.get", definition.key(id), live)
         return _only(await self._snapshot(definition, id, recorded), StoreNotFound, InvalidState)
@@ -113,6 +130,7 @@ class DrivenStores:
 
         def name(snapshot: Snapshot[_T]) -> Named:
             encoded = codec.encode(_not_awaitable(selector(snapshot.state), key), what)
+            _ = codec.decode(encoded, what)
             if len(encoded) > VALUE_BYTES:
                 raise ValueError(f"{what} is {len(encoded)} bytes of JSON, and the limit is {VALUE_BYTES}")
             return Named("selected", snapshot.revision, value=encoded)
@@ -136,12 +154,13 @@ class DrivenStores:
 
         async def live(call: _Call) -> Outcome[Named, StoreFailure]:
             found = await self._get(definition, id)
+            name = self._namer(definition).snapshot
             if isinstance(found, Success) or not isinstance(found.failure(), StoreNotFound):
-                return _map(found, _name_snapshot)
+                return _map(found, name)
             value = await resolve_initial(initial)
             operation = Create(store_key, definition.schema, value, self._ids.new())
             plain = partial(self._store.get_or_create, definition, id, value)
-            return await self._apply(call, operation, _name_snapshot, plain)
+            return await self._apply(call, operation, name, plain)
 
         recorded = await self._recorded(key, "store.get_or_create", store_key, live)
         return _only(await self._snapshot(definition, id, recorded), InvalidState, TooLarge)
@@ -154,7 +173,7 @@ class DrivenStores:
         async def live(call: _Call) -> Outcome[Named, StoreFailure]:
             operation = Update(definition.key(id), definition.schema, updater, step)
             plain = partial(self._store.update, definition, id, updater, step=step)
-            return await self._apply(call, operation, _name_updated, plain)
+            return await self._apply(call, operation, self._namer(definition).updated, plain)
 
         recorded = await self._recorded(key, "store.update", definition.key(id), live)
         updated = await self._updated(definition, id, recorded)
@@ -174,7 +193,7 @@ class DrivenStores:
         async def live(call: _Call) -> Outcome[Named, StoreFailure]:
             operation = UpdateFrom(definition.key(id), definition.schema, revision, updater, step)
             plain = partial(self._store.update_from, definition, id, revision, updater, step=step)
-            return await self._apply(call, operation, _name_updated, plain)
+            return await self._apply(call, operation, self._namer(definition).updated, plain)
 
         recorded = await self._recorded(key, "store.update_from", definition.key(id), live)
         return await self._updated(definition, id, recorded)
@@ -194,6 +213,9 @@ class DrivenStores:
         deleted = _map(recorded, lambda _: Deleted())
         return _only(deleted, Conflict, StoreNotFound, ReceiptMismatch, TooLarge)
 
+    def _namer(self, definition: StoreDefinition[_T]) -> _Namer[_T]:
+        return _Namer(None if isinstance(self._store, Joinable) else definition.schema.encode)
+
     # --- the way of every call --------------------------------------------------
 
     async def _recorded(
@@ -203,13 +225,17 @@ class DrivenStores:
         asked = await self._record.begin(key, kind, str(store))
         if asked.row is not None:
             await self._record.hand_over(asked.row)
-            return read_outcome(asked.row.value or b"{}")
+            return _outcome(asked.row)
         call = _Call(self._record, self._record.new(key, kind, str(store)), store)
         try:
             outcome = await live(call)
-        except BaseException:
-            self._record.give_up(call.numbered)
-            raise
+        except _Cancelled:
+            call.cut()
+            await self._record.complete_cancelled(key, kind, str(store))
+        except Exception as error:
+            failed = call.failed(error)
+            await self._record.complete(failed)
+            raise_recorded(failed)
         if call.numbered is None:
             await self._record.complete(call.row(outcome))
         else:
@@ -233,10 +259,10 @@ class DrivenStores:
         return _map(await self._insistently(lambda: store.apply(operation, join)), name)
 
     async def _insistently(
-        self, attempt: Callable[[], Awaitable[Outcome[_A, StoreFailure | Passing]]]
+        self, attempt: Callable[[], Awaitable[Outcome[_A, StoreFailure | Passing]]], *, cancellable: bool = True
     ) -> Outcome[_A, StoreFailure]:
         """What a store answers, however often it has to be asked. Raises Suspended if the run is lost or set aside."""
-        pauses = Pauses(self._record.clock)
+        pauses = Pauses()
         while True:
             outcome = await attempt()
             if isinstance(outcome, Success):
@@ -244,7 +270,9 @@ class DrivenStores:
             failure = outcome.failure()
             if not isinstance(failure, Contended | Fenced | Unavailable):
                 return Failure(failure)
-            await self._record.try_again(failure, pauses)
+            may_end = cancellable and self._record.cancellation.may_reach
+            if await self._record.try_again(failure, pauses, cancellable=may_end) == "cancel":
+                raise _Cancelled
 
     # --- states of recorded revisions -------------------------------------------
 
@@ -253,7 +281,7 @@ class DrivenStores:
     ) -> Outcome[Snapshot[_T], StoreFailure]:
         if isinstance(recorded, Failure):
             return recorded
-        read = await self._state(definition, id, _named_revision(recorded.unwrap()))
+        read = await self._state(definition, id, recorded.unwrap())
         return _map(read, lambda pair: snapshot_of(partial(definition.schema.clone, pair[0]), pair[1]))
 
     async def _updated(
@@ -261,22 +289,26 @@ class DrivenStores:
     ) -> Outcome[Updated[_T], StoreFailure]:
         if isinstance(recorded, Failure):
             return recorded
-        read = await self._state(definition, id, _named_revision(recorded.unwrap()))
+        read = await self._state(definition, id, recorded.unwrap())
         before = recorded.unwrap().previous_version or 0
         return _map(read, lambda pair: updated_of(partial(definition.schema.clone, pair[0]), before, pair[1]))
 
     async def _state(
-        self, definition: StoreDefinition[_T], id: str, revision: Revision
+        self, definition: StoreDefinition[_T], id: str, named: Named
     ) -> Outcome[tuple[_T, Revision], StoreFailure]:
-        """The state at a revision that a row pins."""
-        key = definition.key(id)
-        read = await self._insistently(partial(self._ledger.document, key, revision))
-        if isinstance(read, Failure):
-            return read
-        document = read.unwrap()
-        if document is None:
-            self._record.stop(f"revision {revision.version} of store {key}, which the run has read, is kept no more")
-        decoded = definition.schema.decode(replay_json(document.base, document.patches))
+        """The state that a row holds, or at the revision that it pins."""
+        key, revision, json = definition.key(id), _revision_of(named), named.value
+        if json is None:
+            read = await self._insistently(partial(self._ledger.document, key, revision), cancellable=False)
+            if isinstance(read, Failure):
+                return read
+            document = read.unwrap()
+            if document is None:
+                self._record.stop(
+                    f"revision {revision.version} of store {key}, which the run has read, is kept no more"
+                )
+            json = replay_json(document.base, document.patches)
+        decoded = definition.schema.decode(json)
         if isinstance(decoded, Failure):
             return Failure(InvalidState(key, decoded.failure()))
         return Success((decoded.unwrap(), revision))
@@ -300,19 +332,47 @@ def _only(outcome: Outcome[_A, StoreFailure], *kinds: type[_F]) -> Outcome[_A, _
     raise AssertionError(f"a store call met {failure!r}, which it cannot meet")
 
 
-def _name_snapshot(snapshot: Snapshot[object]) -> Named:
-    return Named("snapshot", snapshot.revision)
+@final
+class _Cancelled(Exception):
+    """Cancellation of the run came while a store could not answer."""
 
 
-def _name_updated(updated: Updated[object]) -> Named:
-    return Named("updated", updated.revision, updated.previous_version)
+@final
+class _Namer(Generic[_T]):
+    """How a row names a state: by its revision, and by the state itself where `encode` is given."""
+
+    __slots__ = ("_encode",)
+
+    def __init__(self, encode: Callable[[_T], bytes] | None) -> None:
+        self._encode = encode
+
+    def snapshot(self, snapshot: Snapshot[_T]) -> Named:
+        return Named("snapshot", snapshot.revision, value=self._value(snapshot))
+
+    def updated(self, updated: Updated[_T]) -> Named:
+        return Named("updated", updated.revision, updated.previous_version, self._value(updated))
+
+    def _value(self, answer: Snapshot[_T] | Updated[_T]) -> bytes | None:
+        return None if self._encode is None else self._encode(answer.state)
+
+
+def _outcome(row: StepRow) -> Outcome[Named, StoreFailure]:
+    """What a recorded call came to, or what it raised."""
+    if row.status == "failed":
+        raise_recorded(row)
+    return read_outcome(row.value or b"{}")
+
+
+def _numbered(row: StepRow) -> int:
+    assert row.position is not None
+    return row.position
 
 
 def _name_deleted(_: Deleted) -> Named:
     return Named("deleted")
 
 
-def _named_revision(named: Named) -> Revision:
+def _revision_of(named: Named) -> Revision:
     if named.revision is None:
         raise AssertionError(f"the recorded {named.kind} names no revision")
     return named.revision

@@ -21,28 +21,33 @@ SETTLE_TURNS = 20
 
 @final
 class Turnstile:
-    """Begins with one branch, running."""
+    """Begins with one branch, running. `branches` counts those that have not ended and do not await others."""
 
-    __slots__ = ("_assigned", "_changes", "_running", "_ticking", "_waiting")
+    __slots__ = ("_assigned", "_changes", "_open", "_running", "_ticking", "_waiting", "branches")
 
     def __init__(self) -> None:
+        self.branches = 1
         self._running = 1
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._assigned: list[int] = []
         self._changes = 0
         self._ticking = False
+        self._open = False
 
     def fork(self, branches: int) -> None:
         """The running branch waits for so many new ones."""
+        self.branches += branches - 1
         self._running += branches - 1
 
     def ended(self, *, last: bool) -> None:
         """One of them has ended; with the last, the branch that forked them goes on."""
-        self._running -= 0 if last else 1
+        if not last:
+            self.branches -= 1
+            self._running -= 1
         self._let_through()
 
     def block(self) -> None:
-        """A branch makes a durable call."""
+        """A branch makes a durable call whose result is not recorded yet."""
         self._running -= 1
         self._let_through()
 
@@ -60,8 +65,26 @@ class Turnstile:
         self._assigned.remove(position)
         heapq.heapify(self._assigned)
 
+    def open(self) -> None:
+        """The run is set aside: whoever waits goes on at once, and nobody waits from now on."""
+        self._open = True
+        waiting, self._waiting = self._waiting, []
+        for _, turn in waiting:
+            if not turn.done():
+                turn.set_result(None)
+
+    async def block_and_pass(self, position: int) -> None:
+        """A branch makes a durable call whose result is recorded at `position`: wait for its turn.
+
+        In one motion: a branch that is blocked and has not said for what would let a later result pass before it.
+        """
+        self._running -= 1
+        await self.pass_(position)
+
     async def pass_(self, position: int) -> None:
         """Wait for the turn of the result at `position`. The branch runs when this returns, or is cancelled."""
+        if self._open:
+            return
         if self._running == 0 and not self._waiting and self._is_next(position):
             self._let(position)
             return

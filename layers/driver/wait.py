@@ -17,13 +17,13 @@ Reason: TypeAlias = Literal["task", "time", "cancel", "aside"]
 class Waits:
     """The open waits of one run: those that are shown in its row, and those that are being awaited."""
 
-    __slots__ = ("_awaited", "_clock", "_executing", "_shown")
+    __slots__ = ("_awaited", "_clock", "_interrupts", "_shown")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._shown: dict[str, tuple[str, int]] = {}
         self._awaited: dict[asyncio.Future[Reason], tuple[bool, bool]] = {}
-        self._executing = 0
+        self._interrupts: set[Interrupt] = set()
 
     def begin(self, key: str, text: str, at_ms: int) -> None:
         """The durable call `key` waits until `at_ms`, as `text` says."""
@@ -32,6 +32,10 @@ class Waits:
     def done(self, key: str) -> None:
         """It waits no longer."""
         self._shown.pop(key, None)
+
+    def __len__(self) -> int:
+        """How many durable calls wait for an instant."""
+        return len(self._shown)
 
     @property
     def text(self) -> str | None:
@@ -43,19 +47,22 @@ class Waits:
         """The first instant that the run waits for."""
         return min((at_ms for _, at_ms in self._shown.values()), default=None)
 
-    @property
-    def all_waiting(self) -> bool:
-        """Whether the run waits and does nothing else."""
-        return bool(self._shown) and self._executing == 0
-
     def interrupt(self, reason: Interrupt) -> None:
-        """End the waits that this may end: cancellation those that say so, setting aside those for an instant."""
+        """End the waits that this may end, now and from now on.
+
+        Cancellation ends those that say so; setting aside all but those for what is being executed.
+        """
+        self._interrupts.add(reason)
         for future, (cancellable, executing) in list(self._awaited.items()):
-            if not future.done() and (cancellable if reason == "cancel" else not executing):
+            if not future.done() and _ends(reason, cancellable, executing):
                 future.set_result(reason)
 
     async def first(self, task: asyncio.Task[object] | None, until_ms: int | None, *, cancellable: bool) -> Reason:
         """Wait until the task has ended, the instant has come, or the wait is cut short; which of them it was."""
+        executing = task is not None
+        for reason in self._interrupts:
+            if _ends(reason, cancellable, executing):
+                return reason
         future: asyncio.Future[Reason] = asyncio.get_running_loop().create_future()
 
         def end(reason: Reason) -> None:
@@ -68,12 +75,14 @@ class Waits:
         if until_ms is not None:
             timer = asyncio.get_running_loop().create_task(self._clock.sleep_until_ms(until_ms))
             timer.add_done_callback(lambda timer: None if timer.cancelled() else end("time"))
-        self._awaited[future] = (cancellable, task is not None)
-        self._executing += task is not None
+        self._awaited[future] = (cancellable, executing)
         try:
             return await future
         finally:
-            self._executing -= task is not None
             del self._awaited[future]
             if timer is not None:
                 timer.cancel()
+
+
+def _ends(reason: Interrupt, cancellable: bool, executing: bool) -> bool:
+    return cancellable if reason == "cancel" else not executing

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import final
 
 from ...core.batch import Batch, ChangeRun, RenewLeases, RunFence
 from ...core.lease import RENEW_MS, claim, hold
-from ...core.outcome import Failure, Outcome
+from ...core.model import Unavailable
+from ...core.outcome import Failure, Outcome, Success
 from ...core.run import RunRow
 from ...core.step import StepRow
 from ...services.ledger import DueRuns
@@ -46,29 +48,38 @@ class Worker:
         self._owner = owner
         self._workflows = workflows
         self._on_end = on_end
-        self._drivers: dict[str, tuple[RunDriver, asyncio.Task[None]]] = {}
+        self._drivers: dict[str, tuple[RunDriver, asyncio.Task[bool]]] = {}
+        self._unsure: set[str] = set()
         self._signs = asyncio.Event()
         self._changes: int | None = None
         self._closing = False
-        self._loops: list[asyncio.Task[None]] = []
+        self._claiming: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
 
     # --- from outside ---------------------------------------------------------
 
     def open(self) -> None:
         """Begin to look for runs."""
         loop = asyncio.get_running_loop()
-        self._loops = [loop.create_task(body()) for body in (self._claim_loop, self._watch_loop, self._renew_loop)]
+        self._claiming = loop.create_task(self._claim_loop())
+        self._beside = [loop.create_task(self._watch_loop()), loop.create_task(self._renew_loop())]
 
     def look(self) -> None:
         """There may be something to claim, or to cancel."""
         self._signs.set()
 
     def drive(self, row: RunRow, rows: tuple[StepRow, ...] = ()) -> None:
-        """Execute a run that `owner` has claimed."""
+        """Execute a run that `owner` has claimed; while the worker closes, give it back."""
         driver = RunDriver(self._tools, row, self._workflows[row.workflow], rows)
+        if self._closing:
+            driver.set_aside()
         task = asyncio.get_running_loop().create_task(driver.drive(), name=f"stepwell run {row.id}")
         self._drivers[row.id] = (driver, task)
         task.add_done_callback(lambda task: self._ended(row.id, task))
+
+    def look_into(self, run_id: str) -> None:
+        """A write that makes the run this owner's may have been committed: if it was, the run is to be driven."""
+        self._unsure.add(run_id)
 
     def cancel(self, run_id: str) -> None:
         """Let a cancellation that was recorded reach the run, if it is driven here."""
@@ -78,31 +89,37 @@ class Worker:
     async def close(self) -> None:
         """Claim nothing more, give all runs back, and return within bounded time."""
         self._closing = True
-        for task in self._loops:
-            _ = task.cancel()
+        self.look()
+        for beside in self._beside:
+            _ = beside.cancel()
         for driver, _ in self._drivers.values():
             driver.set_aside()
-        tasks = [task for _, task in self._drivers.values()]
-        if tasks:
+        if self._claiming is not None:  # a claim that is being committed is given back too
+            _ = await asyncio.wait((self._claiming,), timeout=DRAIN_S)
+            _ = self._claiming.cancel()
+        if tasks := [task for _, task in self._drivers.values()]:
             _, late = await asyncio.wait(tasks, timeout=DRAIN_S)
             for task in late:
                 _ = task.cancel()
             if late:
                 _ = await asyncio.wait(late, timeout=DRAIN_S)
-        _ = await asyncio.gather(*self._loops, return_exceptions=True)
+        _ = await asyncio.gather(*self._beside, return_exceptions=True)
 
-    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+    def _ended(self, run_id: str, task: asyncio.Task[bool]) -> None:
         del self._drivers[run_id]
         self._on_end(run_id)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            context = {"message": f"the driver of run {run_id!r} broke; its lease will run out", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(context)
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            self._report(f"the driver of run {run_id!r} broke", error)
+        elif not task.result():
+            self.look_into(run_id)
 
     # --- claiming -------------------------------------------------------------
 
     async def _claim_loop(self) -> None:
         pause_ms = POLL_MS
-        while True:
+        while not self._closing:
             self._signs.clear()
             next_at_ms = await self._look()
             now_ms = self._tools.clock.now_ms()
@@ -122,12 +139,21 @@ class Worker:
             _ = signs.cancel()
 
     async def _look(self) -> int | None:
-        """Claim what is due, slice by slice; when the next run will be, if that is known."""
-        await self._deliver_cancellations()
+        """Claim what is due; when the next run will be, if that is known. A fault ends this look, not the looking."""
+        try:
+            await self._deliver_cancellations()
+            await self._drive_unsure()
+            return await self._claim_due()
+        except Exception as error:
+            self._report("looking for runs failed, and is tried again", error)
+            return None
+
+    async def _claim_due(self) -> int | None:
+        """Slice by slice; None where the ledger does not answer: the next look asks again."""
         while not self._closing:
             found = await self._due()
             if isinstance(found, Failure):
-                return None  # the ledger does not answer now; the next look asks again
+                return None
             due = found.unwrap()
             claimed = [await self._claim(row) for row in due.rows if row.id not in self._drivers]
             if len(due.rows) < SLICE or not any(claimed):
@@ -145,25 +171,39 @@ class Worker:
         return await ledger.due(tuple(self._workflows), now_ms, dead=dead, limit=SLICE)
 
     async def _claim(self, row: RunRow) -> bool:
-        """Take a run and begin to drive it, unless somebody else was faster."""
+        """Take a run and begin to drive it, unless somebody else was faster, or this owner closes."""
         ledger = self._tools.ledger
         read = await ledger.steps(row.id)
-        if isinstance(read, Failure):
+        if self._closing or isinstance(read, Failure):
             return False
         rows = read.unwrap()
         position = max((step.position or 0 for step in rows), default=0)
         columns = claim(row, self._owner, self._tools.clock.now_ms(), position)
         verdict = await ledger.commit(Batch((RunFence(row.id, row.fence),), (ChangeRun(row.id, columns),)))
-        if isinstance(verdict, Failure):
-            return False
+        match verdict:
+            case Success():
+                pass
+            case Failure(Unavailable(applied="unknown")):
+                self.look_into(row.id)
+                return False
+            case Failure():
+                return False
         if columns.get("owner") is None:  # it has lost too many owners, and is stuck now
             self._on_end(row.id)
-        elif not self._closing:
-            claimed = await ledger.run(row.id)
-            if isinstance(claimed, Failure) or (taken := claimed.unwrap()) is None or taken.owner != self._owner:
-                return False
-            self.drive(taken, rows)
+        else:  # a cancellation that came between is found by the next look
+            self.drive(replace(row, **columns), rows)
         return True
+
+    async def _drive_unsure(self) -> None:
+        for run_id in tuple(self._unsure):
+            found = await self._tools.ledger.run(run_id)
+            rows = await self._tools.ledger.steps(run_id)
+            if isinstance(found, Failure) or isinstance(rows, Failure):
+                continue
+            self._unsure.discard(run_id)
+            row = found.unwrap()
+            if row is not None and row.owner == self._owner and not row.ended and run_id not in self._drivers:
+                self.drive(row, rows.unwrap())
 
     async def _deliver_cancellations(self) -> None:
         requested = await self._tools.ledger.cancel_requests(self._owner)
@@ -188,3 +228,6 @@ class Worker:
             if self._drivers:
                 renewal = RenewLeases(self._owner, hold(clock.now_ms()))
                 _ = await self._tools.ledger.commit(Batch((), (renewal,)))  # if it fails, the next is in time
+
+    def _report(self, message: str, error: BaseException) -> None:
+        asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
