@@ -166,7 +166,7 @@ def tell_proof(proof: Proof, steps: int, kills: int, screen: Screen) -> None:
 
 
 def in_words(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "none"
+    return ", ".join(f"{what}: {count}" for what, count in sorted(counts.items())) or "none"
 
 
 def tell_where(options: Options, screen: Screen) -> None:

@@ -34,7 +34,7 @@ COLUMNS = ("lines", "words", "longest line", "links", "broken", "misspelled")
 
 def markdown(name: str, board: Board) -> str:
     """The report as Markdown."""
-    lines = [f"# Review of {name}", "", "; ".join(f"{count} {what}" for what, count in _totals(board)) + ".", ""]
+    lines = [f"# Review of {name}", "", ", ".join(f"{what}: {count}" for what, count in _totals(board)), ""]
     lines += [f"| file | verdict | {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * len(COLUMNS)}"]
     for path, entry in sorted(board.entries.items()):
         numbers = " | ".join(map(str, _numbers(entry)))
