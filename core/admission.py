@@ -3,8 +3,8 @@
 A type is admitted if the JSON of each of its values is read back as the same value, and if a draft can track every
 part of it that can be changed. What is refused raises TypeError with the path of the field, the reason, and what to use
 instead. Refused are: values of any type (`Any`, `object`, open collections such as `Sequence`), classes that drafts do
-not know, secrets, fields that are left out of JSON, private attributes that carry data, serializers and types that write
-another form than they read, and unions whose members look alike in JSON.
+not know, secrets, fields that are left out of JSON, private attributes that carry data, serializers and types that
+write another form than they read, and unions whose members look alike in JSON.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pydantic._internal._decorators import DecoratorInfos  # the serializers of 
 
 from .alternatives import look_alike
 from .annotation import Bare, fields_of, private_data, strip
+from .kind import is_class, is_subclass
 
 __all__ = ["admit"]
 
@@ -42,6 +43,9 @@ LEAVES: Final = frozenset(
 
 KEYS: Final = frozenset({str, int, uuid.UUID, datetime.date})
 """Types of keys whose text in JSON is read back as the same key. Enumerations of text are, too."""
+
+_SETS: Final[frozenset[object]] = frozenset({set, frozenset})
+_CONTAINERS: Final[frozenset[object]] = _SETS | {list, tuple, dict}
 
 _USE_INSTEAD: Final[dict[object, str]] = {
     "SecretStr": "JSON would hold stars in place of it; store a reference to the secret, or str",
@@ -59,7 +63,7 @@ _USE_INSTEAD: Final[dict[object, str]] = {
 }
 
 
-def admit(type_: object) -> frozenset[type]:
+def admit(type_: object) -> frozenset[type[object]]:
     """The types of keys, beside text, that dicts of this type declare; TypeError if the type cannot be kept."""
     walk = _Walk()
     walk.visit(type_, getattr(type_, "__name__", None) or str(type_))
@@ -74,7 +78,7 @@ class _Walk:
     """Visits every type beneath one; each class of records once."""
 
     def __init__(self) -> None:
-        self.key_types: set[type] = {str}
+        self.key_types: set[type[object]] = {str}
         self._seen: set[object] = set()
 
     def visit(self, type_: object, place: str) -> None:
@@ -85,9 +89,9 @@ class _Walk:
             return
         if bare.is_union:
             self._visit_union(bare, place)
-        elif bare.origin in (list, set, frozenset, tuple, dict) and bare.args:
+        elif bare.origin in _CONTAINERS and bare.args:
             self._visit_container(bare, place)
-        elif isinstance(bare.type, type):
+        elif is_class(bare.type):
             self._visit_class(bare.type, place)
         elif isinstance(bare.type, typing.TypeVar):
             _refuse(place, f"the type variable {bare.type}", "give the generic type its argument, as in Box[int]")
@@ -111,23 +115,23 @@ class _Walk:
         for member in bare.args:
             if member is not Ellipsis:
                 self.visit(member, f"{place}[]")
-                if bare.origin in (set, frozenset) and not _is_fixed(member):
-                    _refuse(f"{place}[]", _named(member), "an element of a set must not be changeable; use a list or a dict")
+                if bare.origin in _SETS and not _is_fixed(member):
+                    _refuse(f"{place}[]", _named(member), "elements of a set must not be changeable; use a list")
 
     def _visit_key(self, type_: object, place: str) -> None:
         bare = strip(type_)
-        if isinstance(bare.type, type) and issubclass(bare.type, enum.Enum):
+        if is_class(bare.type) and issubclass(bare.type, enum.Enum):
             if all(type(member.value) is str for member in bare.type):
                 self.key_types.add(bare.type)
                 return
         elif bare.origin is typing.Literal and all(type(value) is str for value in bare.args):
             return
-        elif isinstance(bare.type, type) and bare.type in KEYS and not bare.unfit:
+        elif is_class(bare.type) and bare.type in KEYS and not bare.unfit:
             self.key_types.add(bare.type)
             return
         _refuse(place, f"a dict with keys of {_named(type_)}", "its text in JSON may not be read back; use text keys")
 
-    def _visit_class(self, type_: type, place: str) -> None:
+    def _visit_class(self, type_: type[object], place: str) -> None:
         if type_ in self._seen:
             return
         self._seen.add(type_)
@@ -140,7 +144,7 @@ class _Walk:
         elif not issubclass(type_, AnyUrl):
             _refuse(place, type_.__name__, _advice(Bare(type_)))
 
-    def _visit_fields(self, type_: type, place: str) -> None:
+    def _visit_fields(self, type_: type[object], place: str) -> None:
         try:
             fields = fields_of(type_)
         except NameError as error:
@@ -152,20 +156,20 @@ class _Walk:
             self.visit(field.type, beneath)
 
 
-def _has_fields(type_: type) -> bool:
-    named_tuple = issubclass(type_, tuple) and hasattr(type_, "_fields")
-    record = issubclass(type_, BaseModel) or dataclasses.is_dataclass(type_)
+def _has_fields(type_: type[object]) -> bool:
+    named_tuple = is_subclass(type_, tuple) and hasattr(type_, "_fields")
+    record = is_subclass(type_, BaseModel) or dataclasses.is_dataclass(type_)
     return named_tuple or record or typing_extensions.is_typeddict(type_)
 
 
 def _is_fixed(type_: object) -> bool:
     """Whether values of this type are atoms, or tuples and frozen sets of such."""
     bare = strip(type_)
-    if bare.is_union or bare.origin in (tuple, frozenset):
+    if bare.is_union or bare.origin is tuple or bare.origin is frozenset:
         return all(member is Ellipsis or _is_fixed(member) for member in bare.args)
     if bare.origin is typing.Literal or bare.type in LEAVES:
         return True
-    return isinstance(bare.type, type) and issubclass(bare.type, enum.Enum | AnyUrl)
+    return is_class(bare.type) and is_subclass(bare.type, enum.Enum, AnyUrl)
 
 
 def _named(type_: object) -> str:
@@ -182,7 +186,7 @@ def _check_enum(type_: type[enum.Enum], place: str) -> None:
             _refuse(place, type_.__name__, why)
 
 
-def _problems(type_: type) -> Iterator[tuple[str, str]]:
+def _problems(type_: type[object]) -> Iterator[tuple[str, str]]:
     """What else keeps records of a class from being stored: the reason, and the name of the member it is about."""
     different = "what it writes may not be what is read back; states are written as they are, so leave it out"
     decorators = getattr(type_, "__pydantic_decorators__", None)
@@ -199,7 +203,7 @@ def _problems(type_: type) -> Iterator[tuple[str, str]]:
             yield "its own core schema may write another form than it reads", ""
 
 
-def _defined_by_user(base: type) -> list[str]:
+def _defined_by_user(base: type[object]) -> list[str]:
     return [] if base.__module__.startswith("pydantic.") else list(vars(base))
 
 
@@ -209,6 +213,8 @@ def _advice(bare: Bare) -> str:
     known = _USE_INSTEAD.get(type_) or _USE_INSTEAD.get(_named(type_))
     if known:
         return known
-    if isinstance(type_, type) and issubclass(type_, list | dict | set | tuple | Collection):
+    if is_class(type_) and is_subclass(type_, Collection):
         return "its JSON is read back as another collection; use list, dict, set or tuple"
-    return "a draft cannot see changes in it, or its JSON is not read back as the same value; use a model or a dataclass"
+    return (
+        "a draft cannot see changes in it, or its JSON is not read back as the same value; use a model or a dataclass"
+    )

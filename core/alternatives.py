@@ -16,6 +16,7 @@ import typing_extensions
 from pydantic import BaseModel, RootModel
 
 from .annotation import Bare, fields_of, strip
+from .kind import is_class, is_subclass
 
 __all__ = ["look_alike"]
 
@@ -23,10 +24,18 @@ _DEPTH: Final = 8
 """How deep containers are compared; deeper ones are taken to be told apart, and judged value by value when stored."""
 
 _SCALARS: Final[dict[object, str]] = {
-    **{type(None): "null", None: "null", bool: "boolean", int: "integer", float: "number"},
-    **{datetime.datetime: "text", decimal.Decimal: "text"},
+    type(None): "null",
+    None: "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    datetime.datetime: "text",
+    decimal.Decimal: "text",
 }
 """What the JSON of an atom is; of those that are not named here it is text."""
+
+
+_ARRAYS: Final[frozenset[object]] = frozenset({list, set, frozenset, tuple})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ def _forms(member: object) -> Iterator[_Form]:
         yield from _constants(member, bare.args)
     elif isinstance(bare.type, type) and issubclass(bare.type, enum.Enum):
         yield from _constants(member, tuple(bare.type))
-    elif bare.origin in (list, set, frozenset, tuple):
+    elif bare.origin in _ARRAYS:
         yield _Form(member, "array", bare.origin, parts=bare.args)
     elif bare.origin is dict:
         yield _Form(member, "object", dict, parts=bare.args[1:])
@@ -80,14 +89,14 @@ def _constants(member: object, values: Sequence[object]) -> Iterator[_Form]:
 
 def _class_forms(member: object, bare: Bare) -> Iterator[_Form]:
     type_ = bare.type
-    if not isinstance(type_, type):
+    if not is_class(type_):
         yield _Form(member, _SCALARS.get(type_, "text"), type_)
     elif issubclass(type_, RootModel):
         for form in _forms(type_.model_fields["root"].annotation):
             yield dataclasses.replace(form, member=member, python=type_)
-    elif issubclass(type_, tuple):
+    elif is_subclass(type_, tuple):
         yield _Form(member, "array", type_, parts=tuple(field.type for field in fields_of(type_)))
-    elif issubclass(type_, BaseModel) or dataclasses.is_dataclass(type_) or typing_extensions.is_typeddict(type_):
+    elif is_subclass(type_, BaseModel) or dataclasses.is_dataclass(type_) or typing_extensions.is_typeddict(type_):
         yield _Form(member, "object", type_)
     else:
         yield _Form(member, _SCALARS.get(type_, "text"), type_)
@@ -112,15 +121,14 @@ def _alike(one: _Form, other: _Form, depth: int) -> bool:
 
 def _told_apart(one: object, other: object) -> bool:
     """Whether a field tells two classes apart: constants without a common one, or each needs one the other lacks."""
-    if not isinstance(one, type) or not isinstance(other, type) or one is dict or other is dict:
+    if not is_class(one) or not is_class(other) or one is dict or other is dict:
         return False
     ours = {field.name: field for field in fields_of(one)}
     theirs = {field.name: field for field in fields_of(other)}
     for name in ours.keys() & theirs.keys():
         kinds = [list(_forms(field.type)) for field in (ours[name], theirs[name])]
-        if all(form.constants is not None for forms in kinds for form in forms) and not any(
-            form.constants & twin.constants for form in kinds[0] for twin in kinds[1] if form.constants and twin.constants
-        ):
+        constants = [{value for form in forms for value in form.constants or ()} for forms in kinds]
+        if all(form.constants is not None for forms in kinds for form in forms) and not constants[0] & constants[1]:
             return True
     needs_ours = any(field.required for name, field in ours.items() if name not in theirs)
     needs_theirs = any(field.required for name, field in theirs.items() if name not in ours)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import operator
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import pydantic
 import typing_extensions
@@ -14,18 +17,22 @@ from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from .kind import is_class
+
 __all__ = ["Bare", "Field", "fields_of", "strip"]
 
-_UNFIT = (
-    pydantic.PlainSerializer,
-    pydantic.WrapSerializer,
-    pydantic.SerializeAsAny,
-    pydantic.SkipValidation,
-    pydantic.InstanceOf,
-    pydantic.GetPydanticSchema,
-    pydantic.EncodedBytes,
-    pydantic.EncodedStr,
-    pydantic.Json,
+_UNFIT: Final[frozenset[object]] = frozenset(
+    {
+        pydantic.PlainSerializer,
+        pydantic.WrapSerializer,
+        pydantic.SerializeAsAny,
+        pydantic.SkipValidation,
+        pydantic.InstanceOf,
+        pydantic.GetPydanticSchema,
+        pydantic.EncodedBytes,
+        pydantic.EncodedStr,
+        pydantic.Json,
+    }
 )
 """Parts of `Annotated` that make pydantic write, or take, something else than the annotated type says."""
 
@@ -55,7 +62,7 @@ class Bare:
 
     @property
     def is_union(self) -> bool:
-        return self.origin in (typing.Union, types.UnionType)
+        return self.origin is typing.Union or self.origin is types.UnionType
 
     @property
     def is_json_value(self) -> bool:
@@ -86,19 +93,22 @@ def strip(annotation: object) -> Bare:
             (annotation,) = typing.get_args(annotation)
         elif isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
-        elif isinstance(annotation, typing_extensions.TypeAliasType) or type(annotation).__name__ == "TypeAliasType":
-            annotation = getattr(annotation, "__value__")
+        elif type(annotation).__name__ == "TypeAliasType":  # from 3.12 on there are two of that name
+            annotation = _value_of_alias(annotation)
         else:
             break
     return Bare(annotation, unfit, discriminated)
 
 
+def _value_of_alias(alias: object) -> object:
+    name = "__value__"  # a name, since no checker knows the attribute of both classes
+    value: object = getattr(alias, name)
+    return value
+
+
 def _unfit(metadata: object) -> str | None:
-    if isinstance(metadata, _UNFIT):
-        return type(metadata).__name__
-    if isinstance(metadata, type) and issubclass(metadata, _UNFIT):
-        return metadata.__name__
-    return None
+    class_: type[object] = metadata if is_class(metadata) else type(metadata)
+    return class_.__name__ if _UNFIT.intersection(class_.__mro__) else None
 
 
 def _discriminates(metadata: object) -> bool:
@@ -110,7 +120,7 @@ def _discriminates(metadata: object) -> bool:
 # --- fields ---------------------------------------------------------------------
 
 
-def fields_of(type_: type) -> list[Field]:
+def fields_of(type_: type[object]) -> list[Field]:
     """The fields of a model, dataclass, TypedDict or named tuple. NameError if an annotation cannot be resolved."""
     if issubclass(type_, BaseModel):
         return [*_fields_of_infos(type_.model_fields), *_extras_of(type_)]
@@ -124,8 +134,14 @@ def fields_of(type_: type) -> list[Field]:
 def _fields_of_infos(infos: dict[str, FieldInfo]) -> Iterator[Field]:
     for name, info in infos.items():
         # Put back what pydantic has taken out of `Annotated`, so that it is judged in one place.
-        type_ = typing.Annotated[(info.annotation, info, *info.metadata)]
-        yield Field(name, type_, info.is_required(), _problem_of(info))
+        yield Field(name, _annotated(info), info.is_required(), _problem_of(info))
+
+
+def _annotated(info: FieldInfo) -> object:
+    form: Callable[[object], object] = operator.methodcaller(
+        "__class_getitem__", (info.annotation, info, *info.metadata)
+    )
+    return form(typing.Annotated)
 
 
 def _problem_of(info: FieldInfo) -> str | None:
@@ -140,18 +156,18 @@ def _extras_of(type_: type[BaseModel]) -> list[Field]:
     if type_.model_config.get("extra") != "allow":
         return []
     for base in type_.__mro__[: type_.__mro__.index(BaseModel)]:
-        if "__pydantic_extra__" in base.__dict__.get("__annotations__", {}):
+        if "__pydantic_extra__" in inspect.get_annotations(base):
             hint = typing_extensions.get_type_hints(base, include_extras=True)["__pydantic_extra__"]
             return [Field("__pydantic_extra__", hint, False)]
     problem = 'extra="allow" admits values of any type; declare __pydantic_extra__: dict[str, JsonValue]'
     return [Field("__pydantic_extra__", object, False, problem)]
 
 
-def _fields_of_dataclass(type_: type, hints: dict[str, object]) -> Iterator[Field]:
+def _fields_of_dataclass(type_: type[object], hints: dict[str, object]) -> Iterator[Field]:
     infos: dict[str, FieldInfo] = getattr(type_, "__pydantic_fields__", {})
     for name, hint in hints.items():
         if isinstance(hint, dataclasses.InitVar):
-            yield Field(name, hint, True, "an InitVar is not written to JSON; let it be an ordinary field")
+            yield Field(name, object, True, "an InitVar is not written to JSON; let it be an ordinary field")
     assert dataclasses.is_dataclass(type_)
     for each in dataclasses.fields(type_):
         default: object = each.default

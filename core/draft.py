@@ -17,23 +17,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeGuard, TypeVar
 
 from .drafts import dicts, lists, record_faces, sets, tuples
 from .drafts.faces import child_of, node_of
 from .drafts.intake import plain
 from .drafts.node import Context, DraftEnded, Root
-from .model import Path, Paths, Replace
+from .kind import ATOMS
+from .model import Paths, Replace
 from .patch import Patch, between
 from .paths import diff
-from .value import ATOMS
 
 __all__ = ["TEXT_KEYS", "Applied", "DraftEnded", "Drafted", "apply", "run"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
-TEXT_KEYS: Final[frozenset[type]] = frozenset({str})
+TEXT_KEYS: Final[frozenset[type[object]]] = frozenset({str})
 """Types of keys that may be written where the type of the state declares none."""
 
 _KINDS: Final = (dicts, lists, record_faces, sets, tuples)  # importing them registers them
@@ -67,7 +67,7 @@ def apply(state: _T, updater: Callable[[_T], Replace[_T] | None]) -> Applied[_T]
 
 
 def run(
-    state: _T, updater: Callable[[_T], Replace[_T] | None], key_types: frozenset[type] = TEXT_KEYS
+    state: _T, updater: Callable[[_T], Replace[_T] | None], key_types: frozenset[type[object]] = TEXT_KEYS
 ) -> Drafted[_T]:
     """Like `apply`, without the patch. `key_types` are the types of keys that the type of the state declares."""
     context = Context(key_types)
@@ -76,10 +76,8 @@ def run(
         draft: _T = _as(state, state if type(state) in ATOMS else child_of(root, None, state))
         returned = updater(draft)
         if returned is None:
-            written: list[Path] = []
-            root._report((), written.append)
-            return Drafted(_as(state, root._raw), tuple(written))
-        if isinstance(returned, Replace):
+            return Drafted(_as(state, root.value()), root.changed_paths())
+        if _is_replace(returned):
             return Drafted(_as(state, plain(returned.value, root)), None)
     finally:
         context.end()
@@ -89,6 +87,10 @@ def run(
 def _as(like: _T, value: object) -> _T:
     """`value`, which stands for a state like `like`: a draft passes for what it is a draft of."""
     return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+def _is_replace(returned: object) -> TypeGuard[Replace[object]]:
+    return isinstance(returned, Replace)  # an updater without types may return anything
 
 
 def _complaint(updater: object, returned: object) -> str:
@@ -103,6 +105,6 @@ def _complaint(updater: object, returned: object) -> str:
         return f"the updater {name} returned a draft; a draft is changed in place: return nothing, or Replace(value)"
     kind = type(returned).__name__
     return (
-        f"the updater {name} returned a value of type {kind}; return nothing after changing the draft in place (a lambda "
-        "returns what its call gives: write a def), or Replace(value) to replace the whole state"
+        f"the updater {name} returned a value of type {kind}; change the draft in place and return nothing (a lambda "
+        "returns what its call gives: write a def), or return Replace(value) to replace the whole state"
     )

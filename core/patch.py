@@ -14,9 +14,11 @@ from typing import Final, TypeAlias, TypeVar, assert_never, final
 
 import msgspec
 
+from .kind import is_dict, is_list
 from .model import Path
+from .parts import NO_PART, has_text_keys, part_of, root_of, with_part, with_root
 from .paths import SHAPE
-from .value import NO_PART, has_text_keys, is_dict, is_list, part_of, root_of, same, with_part, with_root
+from .value import same
 
 __all__ = [
     "Order",
@@ -126,7 +128,7 @@ class _Replay:
                 return self._with_part(value, path[depth], part)
             case Remove() if depth == len(path) - 1:
                 return self._with_part(value, path[depth], NO_PART)
-            case (Splice() | Order()) if depth == len(path):
+            case Splice() | Order() if depth == len(path):
                 return self._rebuilt(value, operation)
             case _:
                 part = self._edit(part_of(value, path[depth]), path, depth + 1, operation)
@@ -219,7 +221,7 @@ def _replace(before: object, after: object, path: Path, found: list[Operation]) 
 def _compare_lists(
     before: list[object], after: list[object], beneath: dict[str | int, list[Path]], path: Path, found: list[Operation]
 ) -> None:
-    """Elements that kept their places one by one; the run of changed ones at the end, if the length changed, as a slice."""
+    """Elements that kept their places one by one; if the length changed, the run of changed ones at the end at once."""
     end = max(len(before), len(after))
     if len(before) != len(after):
         end = min(len(before), len(after))
@@ -260,9 +262,9 @@ def _compare_dicts(
         for key, rest in beneath.items():
             _compare_part(before, after, key, rest, path, found)
         return
-    again = {key for key, rest in beneath.items() if () in rest and key in before and key in after}
+    again: set[str | int] = {key for key, rest in beneath.items() if () in rest and key in before and key in after}
     if _natural_order(before, after, set()) == list(after):
-        again = set()
+        again.clear()
     for key in before:
         if key not in after or key in again:
             found.append(Remove((*path, key)))

@@ -14,8 +14,10 @@ from typing import Final, final
 
 import msgspec
 
+from .kind import Kind, is_dict, is_list, is_tuple, key_text, kind_of
 from .model import Path, Paths
-from .value import Kind, is_dict, is_list, is_tuple, key_text, kind_of, record_type, same
+from .record import record_type
+from .value import same
 
 __all__ = ["SHAPE", "Path", "Paths", "decode", "diff", "encode", "intersect", "minimal"]
 
@@ -53,7 +55,7 @@ SHAPE: Final[str] = _Shape("<shape>")
 
 
 def intersect(reads: Iterable[Path], writes: Iterable[Path]) -> bool:
-    """Whether one of `writes` may have changed what one of `reads` saw: either path leads to the other or beneath it."""
+    """Whether one of `writes` may have changed what one of `reads` saw: one path leads to the other or beneath it."""
     written = set(writes)
     if not written:
         return False
@@ -79,16 +81,14 @@ _read_paths: Final = msgspec.json.Decoder(list[list[str | int | None]])
 
 def decode(json: bytes) -> Paths:
     """The paths that `encode` wrote."""
-    return tuple(
-        tuple(SHAPE if segment is None else segment for segment in path) for path in _read_paths.decode(json)
-    )
+    return tuple(tuple(SHAPE if segment is None else segment for segment in path) for path in _read_paths.decode(json))
 
 
 # --- comparison of two whole states ---------------------------------------------
 
 
 def diff(before: object, after: object) -> Paths:
-    """Where two states differ, strictly: the deepest paths that say so, none beneath another, in the order of the state.
+    """Where two states differ, strictly: the deepest paths that say so, none beneath another.
 
     Lists that differ in length give each index that only one of them has and the shape; dicts likewise give keys, and
     the shape also if the keys they share are in another order. Values of two kinds or classes, sets, and tuples of two
@@ -154,7 +154,8 @@ def _diff_records(before: object, after: object, path: Path, report: _Report) ->
         old, new = old_fields.get(name, _ABSENT), new_fields.get(name, _ABSENT)
         if old is not new:
             _diff(old, new, path if known.transparent else (*path, name), report)
-    _diff_dicts({**(known.extras(before) or {})}, {**(known.extras(after) or {})}, path, report)
+    if known.extras_allowed:
+        _diff(known.extras(before), known.extras(after), path, report)
 
 
 _ABSENT: Final = object()

@@ -1,9 +1,9 @@
 """The schema of a store's type: what a state must be, and how it is written down.
 
-`StateSchema(type_)` is made once per store definition; it raises TypeError for a type that cannot be kept. A *canonical*
-state is one that came from its JSON document: `validate`, `settle` and `decode` give nothing else, so what a store
-holds in memory, writes and reads back is the same, strictly. Fields are written and validated by name, never by alias;
-computed fields are not written.
+`StateSchema(type_)` is made once per store definition; it raises TypeError for a type that cannot be kept. A
+*canonical* state is one that came from its JSON document: `validate`, `settle` and `decode` give nothing else, so what
+a store holds in memory, writes and reads back is the same, strictly. Fields are written and validated by name, never by
+alias; computed fields are not written.
 
 A validator that changes what it already accepted (one that counts its calls, say) has no canonical states: that is an
 issue, not a state that changes whenever it is read.
@@ -21,10 +21,12 @@ from pydantic_core import PydanticSerializationError
 
 from .admission import admit
 from .core_schema import compile_schema
+from .kind import is_dict, key_text
 from .model import Issue, Path, Paths
 from .outcome import Failure, Outcome, Success
+from .parts import NO_PART, items_of, part_of
 from .paths import SHAPE, diff
-from .value import NO_PART, NotStorable, clone, is_dict, items_of, key_text, part_of, same
+from .value import NotStorable, clone, same
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm

@@ -1,13 +1,16 @@
 """Drafts of dicts."""
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 from collections.abc import Hashable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from typing import Final, TypeAlias
 
+from ..kind import ATOMS, Kind, acts_as_dict, is_dict, key_text
 from ..model import Path
 from ..paths import SHAPE
-from ..value import ATOMS, Kind, is_dict, key_text
 from .faces import FIND_MAKER, AnyNode, child_of, passes_for
 from .intake import admit_key
 from .node import Node, Report
@@ -125,14 +128,11 @@ class DictDraft(Node[dict[object, object]]):
     def __eq__(self, other: object) -> bool:
         return dict(self.items()) == (dict(other.items()) if isinstance(other, DictDraft) else other)
 
-    def __or__(self, other: Mapping[object, object]) -> dict[object, object]:
-        return {**self._by_key(), **dict(other.items())} if isinstance(other, dict) else NotImplemented
+    def __or__(self, other: object) -> dict[object, object]:
+        return self.copy() | dict(other.items()) if acts_as_dict(other) else NotImplemented
 
-    def __ror__(self, other: Mapping[object, object]) -> dict[object, object]:
-        return dict(other.items()) | self._by_key() if isinstance(other, dict) else NotImplemented
-
-    def _by_key(self) -> dict[object, object]:
-        return dict(self.items())
+    def __ror__(self, other: object) -> dict[object, object]:
+        return dict(other.items()) | self.copy() if acts_as_dict(other) else NotImplemented
 
     # --- writing ---
 
@@ -168,7 +168,7 @@ class DictDraft(Node[dict[object, object]]):
         for key, value in dict(other, **named).items():
             self._store(key, value)
 
-    def __ior__(self, other: Pairs) -> DictDraft:
+    def __ior__(self, other: Pairs) -> DictDraft:  # type: ignore[misc]  # in place: what is answered is the draft
         self.update(other)
         return self
 
@@ -191,22 +191,34 @@ class DictDraft(Node[dict[object, object]]):
 class _Keys(KeysView[object]):
     """The keys of a draft, live, as `dict.keys` gives them."""
 
+    def __init__(self, draft: DictDraft) -> None:
+        super().__init__(draft)
+        self._draft = draft
+
     def __reversed__(self) -> Iterator[object]:
-        return reversed(self._mapping)
+        return reversed(self._draft)
 
 
 class _Values(ValuesView[object]):
     """The values of a draft, live, as `dict.values` gives them."""
 
+    def __init__(self, draft: DictDraft) -> None:
+        super().__init__(draft)
+        self._draft = draft
+
     def __reversed__(self) -> Iterator[object]:
-        return (self._mapping[key] for key in reversed(self._mapping))
+        return (self._draft[key] for key in reversed(self._draft))
 
 
 class _Items(ItemsView[object, object]):
     """The items of a draft, live, as `dict.items` gives them."""
 
+    def __init__(self, draft: DictDraft) -> None:
+        super().__init__(draft)
+        self._draft = draft
+
     def __reversed__(self) -> Iterator[tuple[object, object]]:
-        return ((key, self._mapping[key]) for key in reversed(self._mapping))
+        return ((key, self._draft[key]) for key in reversed(self._draft))
 
 
 def _make(raw: object, parent: AnyNode, key: Hashable) -> AnyNode:

@@ -1,12 +1,16 @@
 """Faces: what user code gets for a value of a draft, and the way back from a face to its node."""
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from ..value import ATOMS, Kind, clone, clone_members, kind_of
+from ..kind import ATOMS, Kind, is_frozenset, is_tuple, kind_of
+from ..value import clone, clone_members
 
 if TYPE_CHECKING:
     from .node import Node
@@ -18,13 +22,13 @@ _D = TypeVar("_D", bound="AnyNode")
 AnyNode: TypeAlias = "Node[object]"
 Maker: TypeAlias = "Callable[[object, AnyNode, Hashable], AnyNode]"
 
-FIND_MAKER: Final[dict[Kind, Callable[[type], Maker]]] = {}
+FIND_MAKER: Final[dict[Kind, Callable[[type[object]], Maker]]] = {}
 """How nodes for values of a type are made, by its kind; each kind's module adds its own."""
 
-FACES: Final[dict[type, Callable[[object], AnyNode]]] = {}
+FACES: Final[dict[type[object], Callable[[object], AnyNode]]] = {}
 """How the node behind a face is found, by the type of the face."""
 
-_makers: Final[dict[type, Maker]] = {}
+_makers: Final[dict[type[object], Maker]] = {}
 
 
 def child_of(node: AnyNode, key: Hashable, value: object) -> object:
@@ -58,9 +62,8 @@ def is_fixed(value: object) -> bool:
     type_ = type(value)
     if type_ in ATOMS:
         return True
-    if isinstance(value, tuple | frozenset) and kind_of(type_) in (Kind.TUPLE, Kind.FROZENSET):
-        members: frozenset[object] | tuple[object, ...] = value
-        return all(map(is_fixed, members))
+    if is_tuple(value) or is_frozenset(value):
+        return all(map(is_fixed, value))
     return kind_of(type_) is Kind.ATOM
 
 
@@ -70,12 +73,13 @@ def node_of(value: object) -> AnyNode | None:
     return None if find is None else find(value)
 
 
-def passes_for(type_: type, protocol: ABCMeta) -> Callable[[type[_D]], type[_D]]:
+def passes_for(type_: type[object], protocol: object) -> Callable[[type[_D]], type[_D]]:
     """Let drafts of this class, which are their own nodes, pass for `type_` with `isinstance` and `match`."""
 
     def mark(draft: type[_D]) -> type[_D]:
         draft._passes_for = type_
-        protocol.register(draft)
+        if isinstance(protocol, ABCMeta):
+            protocol.register(draft)  # so that `match` takes it for a sequence or a mapping
         FACES[draft] = _itself
         return draft
 

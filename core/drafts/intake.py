@@ -4,11 +4,16 @@ Copying keeps whatever the user still holds out of the state: a change made to i
 The one exception is a draft that was taken out of the state (`pop`) and is put back: it moves, and lives on there.
 """
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..value import ATOMS, Kind, NotStorable, clone_members, is_dict, is_list, key_text, kind_of, record_type
+from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list, key_text, kind_of
+from ..record import record_type
+from ..value import NotStorable, clone_members
 from .faces import node_of
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ def plain(value: object, place: AnyNode) -> object:
         raise NotStorable("the value holds itself, or is nested too deeply to be stored") from None
 
 
-def _key_types_at(place: AnyNode) -> frozenset[type]:
+def _key_types_at(place: AnyNode) -> frozenset[type[object]]:
     """Types of keys that values beneath `place` may have: the declared ones, and those of its own keys."""
     declared = place._context.key_types
     if is_dict(place._raw) and place._raw:
@@ -42,7 +47,7 @@ def _key_types_at(place: AnyNode) -> frozenset[type]:
     return declared
 
 
-def admit_key(key: object, admitted: frozenset[type]) -> object:
+def admit_key(key: object, admitted: frozenset[type[object]]) -> object:
     """The key as it is stored: a TypeError unless it is text or of one of the `admitted` types."""
     type_ = type(key)
     if type_ is str or type_ in admitted:
@@ -59,7 +64,7 @@ class _Intake:
 
     __slots__ = ("_key_types", "_place", "_records")
 
-    def __init__(self, place: AnyNode, key_types: frozenset[type]) -> None:
+    def __init__(self, place: AnyNode, key_types: frozenset[type[object]]) -> None:
         self._place = place
         self._key_types = key_types
         self._records = 0
@@ -94,10 +99,8 @@ class _Intake:
 
     def _take_subclass(self, value: object) -> object:
         """A subclass of list or dict becomes a plain one; a value of any other unknown class is refused."""
-        if isinstance(value, list):
-            members: list[object] = value
-            return [self.take(item) for item in members]
-        if isinstance(value, dict):
-            pairs: dict[object, object] = value
-            return self._take_dict(pairs)
+        if acts_as_list(value):
+            return [self.take(item) for item in value]
+        if acts_as_dict(value):
+            return self._take_dict(value)
         return clone_members(value, self.take)

@@ -1,14 +1,17 @@
 """Drafts of lists."""
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableSequence
 from typing import TYPE_CHECKING, Final, SupportsIndex, TypeGuard, overload
 
+from ..kind import ATOMS, Kind, acts_as_list, is_iterable, is_list
 from ..model import Path
 from ..paths import SHAPE
-from ..value import ATOMS, Kind, is_list
 from .faces import FIND_MAKER, AnyNode, child_of, passes_for
 from .node import Node, Report
 
@@ -159,23 +162,23 @@ class ListDraft(Node[list[object]]):
     def __eq__(self, other: object) -> bool:
         return list(self) == (list(other) if isinstance(other, ListDraft) else other)
 
-    def __lt__(self, other: list[object]) -> bool:
-        return list(self) < list(other) if isinstance(other, list) else NotImplemented
+    def __lt__(self, other: object) -> bool:
+        return list(self) < list(other) if acts_as_list(other) else NotImplemented
 
-    def __le__(self, other: list[object]) -> bool:
-        return list(self) <= list(other) if isinstance(other, list) else NotImplemented
+    def __le__(self, other: object) -> bool:
+        return list(self) <= list(other) if acts_as_list(other) else NotImplemented
 
-    def __gt__(self, other: list[object]) -> bool:
-        return list(self) > list(other) if isinstance(other, list) else NotImplemented
+    def __gt__(self, other: object) -> bool:
+        return list(self) > list(other) if acts_as_list(other) else NotImplemented
 
-    def __ge__(self, other: list[object]) -> bool:
-        return list(self) >= list(other) if isinstance(other, list) else NotImplemented
+    def __ge__(self, other: object) -> bool:
+        return list(self) >= list(other) if acts_as_list(other) else NotImplemented
 
-    def __add__(self, other: list[object]) -> list[object]:
-        return [*self, *other] if isinstance(other, list) else NotImplemented
+    def __add__(self, other: object) -> list[object]:
+        return [*self, *other] if acts_as_list(other) else NotImplemented
 
-    def __radd__(self, other: list[object]) -> list[object]:
-        return [*other, *self] if isinstance(other, list) else NotImplemented
+    def __radd__(self, other: object) -> list[object]:
+        return [*other, *self] if acts_as_list(other) else NotImplemented
 
     def __mul__(self, times: SupportsIndex) -> list[object]:
         return list(self) * times
@@ -186,7 +189,9 @@ class ListDraft(Node[list[object]]):
 
     def __setitem__(self, index: SupportsIndex | slice, value: object) -> None:
         if isinstance(index, slice):
-            self._set_slice(index, _iterable(value))
+            if not is_iterable(value):
+                raise TypeError("can only assign an iterable")
+            self._set_slice(index, value)
             return
         at = operator.index(index)
         at = at if at >= 0 else at + len(self._raw)
@@ -208,9 +213,7 @@ class ListDraft(Node[list[object]]):
         new = list(values)
         places = range(start, stop, step)
         if len(places) != len(new):
-            raise ValueError(
-                f"attempt to assign sequence of size {len(new)} to extended slice of size {len(places)}"
-            )
+            raise ValueError(f"attempt to assign sequence of size {len(new)} to extended slice of size {len(places)}")
         for at, value in zip(places, new, strict=True):
             self[at] = value
 
@@ -295,7 +298,7 @@ class ListDraft(Node[list[object]]):
                 children[child._key] = child
             self._children = children
 
-    def __iadd__(self, values: Iterable[object]) -> ListDraft:
+    def __iadd__(self, values: Iterable[object]) -> ListDraft:  # type: ignore[misc]  # in place: what is answered is the draft
         self.extend(values)
         return self
 
@@ -316,13 +319,6 @@ class ListDraft(Node[list[object]]):
 
     def __reduce_ex__(self, protocol: object) -> str:
         raise TypeError("a draft cannot be pickled; copy.deepcopy(draft) is a plain list")
-
-
-def _iterable(value: object) -> Iterable[object]:
-    if not isinstance(value, Iterable):
-        raise TypeError("can only assign an iterable")
-    values: Iterable[object] = value
-    return values
 
 
 def _ordered(keys: list[object]) -> TypeGuard[list[SupportsDunderLT[object]]]:

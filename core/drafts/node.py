@@ -1,12 +1,16 @@
 """Nodes: one place in a state, copied when it is first written, dead when its callback has ended."""
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar
 
-from ..model import Path
-from ..value import ATOMS, clone
+from ..kind import ATOMS
+from ..model import Path, Paths
+from ..value import clone
 from .faces import AnyNode, node_of
 from .intake import plain
 
@@ -42,7 +46,7 @@ class Context:
 
     __slots__ = ("key_types", "nodes")
 
-    def __init__(self, key_types: frozenset[type]) -> None:
+    def __init__(self, key_types: frozenset[type[object]]) -> None:
         self.key_types = key_types
         self.nodes: list[AnyNode] = []
 
@@ -58,10 +62,11 @@ class Node(Generic[_R_co]):
 
     __slots__ = ("_base", "_children", "_context", "_face", "_key", "_owned", "_parent", "_raw")
 
-    _passes_for: ClassVar[type] = object
+    _passes_for: ClassVar[type[object]] = object
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]  # isinstance asks for this
+    def __class__(self) -> type[object]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """What `isinstance` is told."""
         return self._passes_for
 
     def __init__(self, raw: _R_co, parent: AnyNode | None, key: Hashable, context: Context) -> None:
@@ -192,7 +197,14 @@ class Root(Node[object]):
     def _put(self, key: Hashable, value: object) -> None:
         self._raw = value
 
-    def _report(self, path: Path, report: Report) -> None:
+    def value(self) -> object:
+        """The state as it is now."""
+        return self._raw
+
+    def changed_paths(self) -> Paths:
+        """Where it was written."""
+        found: list[Path] = []
         for child in (self._children or {}).values():
             if child._raw is not child._base:
-                child._report(path, report)
+                child._report((), found.append)
+        return tuple(found)

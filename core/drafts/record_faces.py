@@ -6,6 +6,9 @@ So methods and properties of the class work, also `object.__setattr__` and `vars
 committed value. The class of users is subclassed without running any hook of theirs.
 """
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 import copy
@@ -17,13 +20,17 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from ..value import ATOMS, Kind, RecordType, record_type, same
+from ..kind import ATOMS, Kind
+from ..record import RecordType, blank, record_type
+from ..value import same
 from .faces import FACES, FIND_MAKER, AnyNode, Maker, child_of
 from .records import ExtrasView, FieldsView, RecordNode
 
 __all__: list[str] = []
 
 _NODE: Final = "__stepwell_node__"
+_SETATTR: Final = "__setattr__"
+_NEW: Final = "__new__"
 
 
 class RecordFace:
@@ -62,32 +69,39 @@ class ModelFace(RecordFace):
         elif name in node.type.names and _validates_assignment(model):
             _assign_validated(node, name, value)
         elif issubclass(model, BaseModel) and name in model.__private_attributes__:
-            raise TypeError(f"{model.__name__}.{name} is private: it is no part of the state, so a draft cannot keep it")
+            raise TypeError(f"{model.__name__}.{name} is private, no part of the state: a draft cannot keep it")
         else:
-            model.__setattr__(self, name, value)  # pydantic's answer: a frozen field, no such field, an extra one
+            _setattr_of(model)(self, name, value)  # pydantic's answer: a frozen field, no such field, an extra one
 
 
-def _freely_set(model: type) -> frozenset[str]:
+def _freely_set(model: type[object]) -> frozenset[str]:
     """Names of the fields that can be assigned without asking pydantic or the user's own `__setattr__`."""
     found = _FREE.get(model)
     if found is None:
         assert issubclass(model, BaseModel)
         config = model.model_config
-        own_way = model.__setattr__ is not BaseModel.__setattr__ or config.get("frozen") or _validates_assignment(model)
+        own_way = (
+            _setattr_of(model) is not _setattr_of(BaseModel) or config.get("frozen") or _validates_assignment(model)
+        )
         free = {name for name, field in model.model_fields.items() if not field.frozen}
         found = _FREE[model] = frozenset() if own_way else frozenset(free)
     return found
 
 
-_FREE: Final[dict[type, frozenset[str]]] = {}
+_FREE: Final[dict[type[object], frozenset[str]]] = {}
 
 
-def _validates_assignment(model: type) -> bool:
+def _setattr_of(type_: type[object]) -> Callable[[object, str, object], None]:
+    found: Callable[[object, str, object], None] = getattr(type_, _SETATTR)
+    return found  # unbound: it takes the object
+
+
+def _validates_assignment(model: type[object]) -> bool:
     return issubclass(model, BaseModel) and bool(model.model_config.get("validate_assignment"))
 
 
 def _assign_validated(node: RecordNode, name: str, value: object) -> None:
-    """Assign as pydantic does: on a copy, which validates it, and may change other fields; then take over what changed."""
+    """Assign as pydantic does, on a copy: it validates, and may change other fields. Then take over what changed."""
     changed = node._present()
     setattr(changed, name, node._plain(value))
     for field, new in node.type.fields(changed).items():
@@ -98,7 +112,7 @@ def _assign_validated(node: RecordNode, name: str, value: object) -> None:
 # --- making a face --------------------------------------------------------------
 
 
-def _find_maker(type_: type) -> Maker:
+def _find_maker(type_: type[object]) -> Maker:
     """How nodes for records of this class are made, each with its face."""
     known = record_type(type_)
     face_type = _make_face_type(known)
@@ -108,7 +122,7 @@ def _find_maker(type_: type) -> Maker:
 
     def make(raw: object, parent: AnyNode, key: Hashable) -> AnyNode:
         node = RecordNode(raw, parent, key)
-        node._face = face = object.__new__(face_type)
+        node._face = face = blank(face_type)
         set_node(face, node)
         return node
 
@@ -118,7 +132,7 @@ def _find_maker(type_: type) -> Maker:
 FIND_MAKER[Kind.RECORD] = _find_maker
 
 
-def _make_face_type(known: RecordType) -> type:
+def _make_face_type(known: RecordType) -> type[object]:
     user_type = known.type
     base = ModelFace if known.is_model else RecordFace
     space: dict[str, object] = {
@@ -134,15 +148,16 @@ def _make_face_type(known: RecordType) -> type:
     if known.is_model:
         space.update(_MODEL_SLOTS)
         space.update({name: _on_copy(name) for name in _MODEL_CALLS})
-    if user_type.__setattr__ is not BaseModel.__setattr__ and known.is_model:
-        space["__setattr__"] = user_type.__setattr__
-    if not known.is_model and user_type.__setattr__ is object.__setattr__:
-        space["__setattr__"] = _set_field
+    if known.is_model and _setattr_of(user_type) is not _setattr_of(BaseModel):
+        space[_SETATTR] = _setattr_of(user_type)
+    if not known.is_model and _setattr_of(user_type) is _setattr_of(object):
+        space[_SETATTR] = _set_field
     for name in known.names:
         space[name] = property(_getter(name), _setter(name))
     metaclass = type(user_type)
     maker = ABCMeta if issubclass(metaclass, ABCMeta) else type  # not the metaclass's own: it would set up a new class
-    return maker.__new__(metaclass, user_type.__name__, (base, user_type), space)
+    make: Callable[[object, str, tuple[type[object], ...], dict[str, object]], type[object]] = getattr(maker, _NEW)
+    return make(metaclass, user_type.__name__, (base, user_type), space)
 
 
 def _getter(name: str) -> Callable[[RecordFace], object]:
@@ -172,7 +187,7 @@ def _set_field(face: RecordFace, name: str, value: object) -> None:
     raise TypeError(f"{name!r} is no field of {face.__class__.__name__}: a draft would lose it")
 
 
-def _uncached(user_type: type) -> dict[str, object]:
+def _uncached(user_type: type[object]) -> dict[str, object]:
     """Cached properties as ordinary ones: a draft may change, so it keeps nothing that was computed from it."""
     found: dict[str, object] = {}
     for base in reversed(user_type.__mro__):

@@ -1,13 +1,17 @@
 """Nodes of records: models and dataclasses. What user code gets for them is made in `record_faces`."""
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, MutableMapping
 from typing import Final
 
+from ..kind import ATOMS
 from ..model import Path
 from ..paths import SHAPE
-from ..value import ATOMS, RecordType, record_type
+from ..record import RecordType, record_type
 from .faces import AnyNode, child_of
 from .node import ENDED, Node, Report
 

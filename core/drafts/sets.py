@@ -1,12 +1,15 @@
 """Drafts of sets."""
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, MutableSet
-from collections.abc import Set as AbstractSet
 
+from ..kind import Kind, acts_as_set, is_set
 from ..model import Path
-from ..value import Kind, clone, is_set
+from ..value import clone
 from .faces import FIND_MAKER, AnyNode, is_fixed, node_of, passes_for
 from .node import Node, Report
 
@@ -82,57 +85,57 @@ class SetDraft(Node[set[object]]):
     def __eq__(self, other: object) -> bool:
         return set(self) == (set(other) if isinstance(other, SetDraft) else other)
 
-    def __lt__(self, other: AbstractSet[object]) -> bool:
-        return set(self) < set(other) if _is_set(other) else NotImplemented
+    def __lt__(self, other: object) -> bool:
+        return set(self) < set(other) if acts_as_set(other) else NotImplemented
 
-    def __le__(self, other: AbstractSet[object]) -> bool:
-        return set(self) <= set(other) if _is_set(other) else NotImplemented
+    def __le__(self, other: object) -> bool:
+        return set(self) <= set(other) if acts_as_set(other) else NotImplemented
 
-    def __gt__(self, other: AbstractSet[object]) -> bool:
-        return set(self) > set(other) if _is_set(other) else NotImplemented
+    def __gt__(self, other: object) -> bool:
+        return set(self) > set(other) if acts_as_set(other) else NotImplemented
 
-    def __ge__(self, other: AbstractSet[object]) -> bool:
-        return set(self) >= set(other) if _is_set(other) else NotImplemented
+    def __ge__(self, other: object) -> bool:
+        return set(self) >= set(other) if acts_as_set(other) else NotImplemented
 
-    def __or__(self, other: AbstractSet[object]) -> set[object]:
-        return set(self) | set(other) if _is_set(other) else NotImplemented
+    def __or__(self, other: object) -> set[object]:
+        return set(self) | set(other) if acts_as_set(other) else NotImplemented
 
-    def __and__(self, other: AbstractSet[object]) -> set[object]:
-        return set(self) & set(other) if _is_set(other) else NotImplemented
+    def __and__(self, other: object) -> set[object]:
+        return set(self) & set(other) if acts_as_set(other) else NotImplemented
 
-    def __sub__(self, other: AbstractSet[object]) -> set[object]:
-        return set(self) - set(other) if _is_set(other) else NotImplemented
+    def __sub__(self, other: object) -> set[object]:
+        return set(self) - set(other) if acts_as_set(other) else NotImplemented
 
-    def __rsub__(self, other: AbstractSet[object]) -> set[object]:
-        return set(other) - set(self) if _is_set(other) else NotImplemented
+    def __rsub__(self, other: object) -> set[object]:
+        return set(other) - set(self) if acts_as_set(other) else NotImplemented
 
-    def __xor__(self, other: AbstractSet[object]) -> set[object]:
-        return set(self) ^ set(other) if _is_set(other) else NotImplemented
+    def __xor__(self, other: object) -> set[object]:
+        return set(self) ^ set(other) if acts_as_set(other) else NotImplemented
 
     __ror__ = __or__
     __rand__ = __and__
     __rxor__ = __xor__
 
-    def __ior__(self, other: AbstractSet[object]) -> SetDraft:
-        if not _is_set(other):
+    def __ior__(self, other: object) -> SetDraft:
+        if not acts_as_set(other):
             return NotImplemented
         self.update(other)
         return self
 
-    def __iand__(self, other: AbstractSet[object]) -> SetDraft:
-        if not _is_set(other):
+    def __iand__(self, other: object) -> SetDraft:
+        if not acts_as_set(other):
             return NotImplemented
         self.intersection_update(other)
         return self
 
-    def __isub__(self, other: AbstractSet[object]) -> SetDraft:
-        if not _is_set(other):
+    def __isub__(self, other: object) -> SetDraft:
+        if not acts_as_set(other):
             return NotImplemented
         self.difference_update(other)
         return self
 
-    def __ixor__(self, other: AbstractSet[object]) -> SetDraft:
-        if not _is_set(other):
+    def __ixor__(self, other: object) -> SetDraft:
+        if not acts_as_set(other):
             return NotImplemented
         self.symmetric_difference_update(other)
         return self
@@ -192,10 +195,6 @@ class SetDraft(Node[set[object]]):
 
     def __reduce_ex__(self, protocol: object) -> str:
         raise TypeError("a draft cannot be pickled; copy.deepcopy(draft) is a plain set")
-
-
-def _is_set(other: object) -> bool:
-    return isinstance(other, AbstractSet)
 
 
 def _bare(item: object) -> object:

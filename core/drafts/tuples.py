@@ -1,11 +1,14 @@
 """Drafts in tuples: the tuple itself cannot be changed, but what it holds can."""
 
+# pyright: reportPrivateUsage=false
+# The nodes of this package share their parts; the underscore keeps these from users, to whom some nodes are shown.
+
 from __future__ import annotations
 
 from collections.abc import Hashable
 
+from ..kind import ATOMS, Kind, is_tuple, make_tuple
 from ..model import Path
-from ..value import ATOMS, Kind, is_tuple, make_tuple
 from .faces import FIND_MAKER, AnyNode, child_of
 from .node import Node, Report
 

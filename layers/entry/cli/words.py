@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from ....core.codec import Codec, parameters_of
 from ....core.model import Path
-from ....core.value import is_dict, is_list
+from ....core.kind import is_dict, is_list
 from ....services.workflow import AnyWorkflow
 from .problem import WRONG_USAGE, Problem, path_text
 

@@ -1,0 +1,101 @@
+"""Records: how models and dataclasses are read and made without running any code of theirs."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from pydantic import BaseModel, RootModel
+
+from .kind import ATOMS
+
+__all__ = ["RecordType", "blank", "record_type"]
+
+Clone: TypeAlias = Callable[[object], object]
+
+
+class RecordType:
+    """How records of one class are read and made without running any code of theirs.
+
+    `transparent` marks a RootModel: its only field is the value itself, so that the field is no segment of a path.
+    """
+
+    __slots__ = ("extras_allowed", "is_model", "names", "transparent", "type")
+
+    def __init__(self, type_: type[object]) -> None:
+        self.type = type_
+        self.is_model = issubclass(type_, BaseModel)
+        self.transparent = issubclass(type_, RootModel)
+        self.extras_allowed = False
+        if issubclass(type_, BaseModel):
+            self.names: tuple[str, ...] = tuple(type_.model_fields)
+            self.extras_allowed = type_.model_config.get("extra") == "allow"
+        else:
+            self.names = tuple(field.name for field in _dataclass_fields(type_))
+
+    def fields(self, record: object) -> dict[str, object]:
+        """A new dict of the declared fields of `record`, with the values themselves."""
+        if self.is_model:
+            held: dict[str, object] = record.__dict__
+            if len(held) == len(self.names):
+                return held.copy()
+            return {name: held[name] for name in self.names if name in held}
+        return {name: getattr(record, name) for name in self.names if hasattr(record, name)}
+
+    def extras(self, record: object) -> dict[str, object] | None:
+        """A new dict of the undeclared fields that a model with `extra="allow"` holds; None if it may hold none."""
+        if not self.extras_allowed:
+            return None
+        assert isinstance(record, BaseModel)
+        return dict(record.__pydantic_extra__ or {})
+
+    def make(self, fields: dict[str, object], extras: dict[str, object] | None, like: object) -> object:
+        """A new record that holds exactly these fields: a model keeps both dicts as they are. `like` is an old one."""
+        made = blank(self.type)
+        if not self.is_model:
+            for name, value in fields.items():
+                object.__setattr__(made, name, value)
+            return made
+        assert isinstance(like, BaseModel)
+        private = like.__pydantic_private__
+        object.__setattr__(made, "__dict__", fields)
+        object.__setattr__(made, "__pydantic_fields_set__", like.__pydantic_fields_set__.copy())
+        object.__setattr__(made, "__pydantic_extra__", extras)
+        object.__setattr__(made, "__pydantic_private__", copy.deepcopy(private) if private else private)
+        return made
+
+    def clone(self, record: object, clone_value: Clone) -> object:
+        """A copy of `record` whose fields went through `clone_value`."""
+        fields = self.fields(record)
+        for name, value in fields.items():
+            if type(value) not in ATOMS:
+                fields[name] = clone_value(value)
+        extras = self.extras(record)
+        if extras:
+            extras = {name: clone_value(value) for name, value in extras.items()}
+        return self.make(fields, extras, record)
+
+
+def blank(type_: type[object]) -> object:
+    """A new object of a class, without any of its code run."""
+    made: object = object.__new__(type_)
+    return made
+
+
+def _dataclass_fields(type_: type[object]) -> tuple[dataclasses.Field[object], ...]:
+    if not dataclasses.is_dataclass(type_):
+        raise TypeError(f"{type_.__name__} is neither a pydantic model nor a dataclass")
+    return dataclasses.fields(type_)
+
+
+_RECORDS: Final[dict[type[object], RecordType]] = {}
+
+
+def record_type(type_: type[object]) -> RecordType:
+    """How records of this class are read and made."""
+    found = _RECORDS.get(type_)
+    if found is None:
+        found = _RECORDS[type_] = RecordType(type_)
+    return found
