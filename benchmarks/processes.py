@@ -2,9 +2,9 @@
 
     python benchmarks/processes.py [--updates 10000] [--processes 2] [--commit thread]
 
-Every process commits that many updates by compare-and-swap, as fast as it can; it that loses tries again. Then the log
-is read: versions must be contiguous and hold every update of everybody. A process's share is how many updates it had
-committed when the fastest one was done; the smallest share over the number of updates is the fairness.
+Every process commits that many updates by compare-and-swap, as fast as it can, and tries again where another was
+faster. Then the log is read: versions must be contiguous and hold every update of everybody. A process's share is how
+many updates it had committed when the fastest one was done; the least share over the largest is the fairness.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import asyncio
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+from floor import folder
 
 from stepwell.core.batch import Batch, CreateStore, PatchStore, StoreAbsent, StoreAt
 from stepwell.core.model import Conflict, Revision, StoreKey
@@ -121,8 +122,8 @@ def main() -> None:
     if given.child:
         asyncio.run(update(Path(given.child[0]), given.child[1], given.updates, given.commit))
         return
-    with tempfile.TemporaryDirectory(prefix="stepwell-", dir=".") as folder:
-        compete(Path(folder) / "app.db", given.processes, given.updates, given.commit)
+    with folder() as place:
+        compete(place / "app.db", given.processes, given.updates, given.commit)
 
 
 if __name__ == "__main__":

@@ -191,6 +191,14 @@ class LedgerContract(LedgerRunsContract):
         assert await ledger.commit(patch(2) + applied(at(2))) == Success(AlreadyApplied(receipt))
         assert await ledger.tip(ORDER) == Success(at(1))
 
+    async def test_a_step_that_two_callers_make_at_once_is_applied_once(self, ledger: Ledger) -> None:
+        await ledger.commit(create())
+        calls = (patch(1) + applied(at(1)), patch(2) + applied(at(2)))
+        first, second = await asyncio.gather(*map(ledger.commit, calls))
+        assert committed(first).revision == at(1)
+        assert second == Success(AlreadyApplied(Receipt(ORDER, STEP, "update", at(1), b'"paid"')))
+        assert await ledger.tip(ORDER) == Success(at(1))
+
     async def test_a_receipt_comes_before_the_state_of_the_store(self, ledger: Ledger) -> None:
         for batch in (create(), patch(1) + applied(at(1)), patch(2), delete(2)):
             await ledger.commit(batch)

@@ -36,8 +36,8 @@ from .ledger_model import LedgerModel
 __all__ = ["KEYS", "OWNERS", "RUNS", "STEPS", "Plan", "Planner", "programs"]
 
 KEYS = (StoreKey("a", "1"), StoreKey("a", "2"), StoreKey("b", "1"))
-RUNS = ("run-1", "run-2", "run-3")
-STEPS = ("s1", "s2", "s3")
+RUNS = ("run-1", "run-2")
+STEPS = ("s1", "s2")
 OWNERS = ("host:1", "host:2")
 
 keys = st.sampled_from(KEYS)
