@@ -33,9 +33,6 @@ from .tip_cache import TipCache
 
 __all__ = ["Lanes", "Limits"]
 
-ROUND: Final = 512
-"""How many operations are planned and committed together; so long, at most, does one store keep the loop busy."""
-
 CROWDED_LANES: Final = 1_024
 """How many lanes that nobody is in are remembered as crowded."""
 
@@ -49,12 +46,15 @@ AnyTicket: TypeAlias = Ticket[object, object]
 class Limits:
     """The limits of a store service.
 
-    `state_bytes` is the largest state as JSON; `attempts` how often an operation is planned where other processes are
-    faster; `tips` and `tip_bytes` how many tips are cached, and how many bytes of JSON in all.
+    `state_bytes` is the largest state as JSON. `attempts` says how often an operation is planned where other processes
+    are faster. `round_size` is the number of operations on one store that are planned and committed together; for so
+    long, at most, does one store keep the event loop busy. `tips` is the number of tips that are cached, and
+    `tip_bytes` that of their bytes of JSON in all.
     """
 
     state_bytes: int = STATE_BYTES
     attempts: int = 24
+    round_size: int = 512
     tips: int = 16_384
     tip_bytes: int = 256 * 1024 * 1024
 
@@ -82,6 +82,7 @@ class Lanes:
         self._clock = clock
         self._tips = tips
         self._attempts = limits.attempts
+        self._round_size = limits.round_size
         self._lanes: dict[StoreKey, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -122,7 +123,7 @@ class Lanes:
         try:
             while True:
                 await asyncio.sleep(0)  # whoever was answered in this turn comes again in the next, with the others
-                tickets += lane.admit(ROUND - len(tickets))
+                tickets += lane.admit(self._round_size - len(tickets))
                 if not tickets:
                     return
                 lane.crowded = len(tickets) > 1

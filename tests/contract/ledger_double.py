@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -83,20 +84,30 @@ class Rivalled(LedgerDouble):
 
 
 class Gated(LedgerDouble):
-    """Holds every call that commits until the gate is open, and counts the changes of stores in each."""
+    """Holds every call that commits until the gate lets it through, and counts the changes of stores in each."""
 
     def __init__(self, real: Ledger, *, opened: bool = False) -> None:
         super().__init__(real)
         self.calls: list[int] = []
-        self._gate = asyncio.Event()
-        if opened:
-            self._gate.set()
+        self._opened = opened
+        self._entered = asyncio.Event()
+        self._held: deque[asyncio.Future[None]] = deque()
+
+    async def entered(self) -> None:
+        """Return when a call has come to the gate."""
+        await self._entered.wait()
+
+    def let_one(self) -> None:
+        """Let through the call that has been held for the longest time."""
+        self._held.popleft().set_result(None)
 
     def open(self) -> None:
-        self._gate.set()
+        self._opened = True
+        while self._held:
+            self.let_one()
 
     def shut(self) -> None:
-        self._gate.clear()
+        self._opened = False
 
     async def commit(self, batch: Batch) -> Verdict:
         (verdict,) = await self.commit_all((batch,))
@@ -105,7 +116,16 @@ class Gated(LedgerDouble):
     async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
         if changing := sum(bool(batch.expects) for batch in batches):
             self.calls.append(changing)
-        await self._gate.wait()
+        self._entered.set()
+        if not self._opened:
+            held = asyncio.get_running_loop().create_future()
+            self._held.append(held)
+            try:
+                await held
+            except asyncio.CancelledError:
+                if held in self._held:
+                    self._held.remove(held)
+                raise
         return await super().commit_all(batches)
 
 

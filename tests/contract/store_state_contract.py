@@ -291,7 +291,7 @@ class StoreStateContract:
             assert isinstance(failure(outcome), InvalidState)
         snapshot = success(await store.get(wides, "c"))
         assert snapshot.version == 0
-        assert snapshot.state == {"messages": [], "free": {"1": 1}}
+        assert repr(snapshot.state) == "{'messages': [], 'free': {'1': 1}}"
         client = await world.client()
         assert success(await client.ledger.receipt(StoreKey("states.wide", "c"), STEP)) is None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from .store_apply_contract import StoreApplyContract
 from .store_contract import StoreContract
 from .store_state_contract import StoreStateContract
 from .store_world import Host, World, open_world
@@ -25,3 +26,7 @@ class TestStore(StoreContract):
 
 class TestStoreStates(StoreStateContract):
     """What updaters may do, and what states may be."""
+
+
+class TestStoreApply(StoreApplyContract):
+    """What the engine joins."""

@@ -259,23 +259,23 @@ async def test_a_whole_round_that_was_passed_is_planned_again(world: World) -> N
 
 
 async def test_a_version_that_another_made_is_not_taken_for_the_neighbours(world: World) -> None:
-    """Two versions of one name: the rival's 1 is not the 1 on which the second of the round was planned."""
+    """Two versions of one name: the rival's 2 is not the 2 on which the second of the round was planned."""
     other = (await world.client()).store
     await made(other)
     gate = Gated(world.memory)
     store = await store_over(world, gate)
-    success(await store.get(chats, "c"))
-    first = asyncio.create_task(store.update(chats, "c", append("first")))
+    tasks = [asyncio.create_task(store.update(chats, "c", append(name))) for name in ("first", "x", "y")]
     await turns()
-    behind = [asyncio.create_task(store.update(chats, "c", append(f"behind-{n}"))) for n in range(2)]
+    gate.let_one()
+    assert success(await tasks[0]).version == 1
     await turns()
+    assert gate.calls == [1, 2]  # x and y are with the ledger, planned on 1 and on 2
     success(await other.update(chats, "c", append("other")))
     gate.open()
-    assert success(await first).state["messages"][0] == {"id": "other"}
-    for task in behind:
-        assert ids_of(success(await task).state)[0] == "other"
+    for task in tasks[1:]:
+        assert ids_of(success(await task).state)[:2] == ["first", "other"]
     version, ids = await messages(other)
-    assert (version, sorted(ids)) == (4, ["behind-0", "behind-1", "first", "other"])
+    assert (version, sorted(ids)) == (4, ["first", "other", "x", "y"])
 
 
 async def test_reads_see_what_another_client_committed_and_nothing_that_is_not_committed(world: World) -> None:
