@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 
 from .kind import is_class
 
-__all__ = ["Bare", "Field", "fields_of", "strip"]
+__all__ = ["Bare", "Field", "fields_of", "is_required", "private_data", "strip", "strip_qualifiers"]
 
 _UNFIT: Final[frozenset[object]] = frozenset(
     {
@@ -117,6 +117,21 @@ def _discriminates(metadata: object) -> bool:
     return isinstance(metadata, pydantic.Discriminator)
 
 
+def is_required(hint: object, otherwise: bool) -> bool:
+    """Whether a key of a TypedDict is required: by its own word, which the class misses in annotations that are text."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Required or origin is typing.NotRequired:
+        return origin is typing.Required
+    return otherwise
+
+
+def strip_qualifiers(hint: object) -> object:
+    """A key's type without the word that says whether it is required."""
+    while typing.get_origin(hint) in _WRAPPERS:
+        (hint,) = typing.get_args(hint)
+    return hint
+
+
 # --- fields ---------------------------------------------------------------------
 
 
@@ -128,7 +143,7 @@ def fields_of(type_: type[object]) -> list[Field]:
     if dataclasses.is_dataclass(type_):
         return list(_fields_of_dataclass(type_, hints))
     required: frozenset[str] = getattr(type_, "__required_keys__", frozenset(hints))
-    return [Field(name, hint, name in required) for name, hint in hints.items()]
+    return [Field(name, hint, is_required(hint, name in required)) for name, hint in hints.items()]
 
 
 def _fields_of_infos(infos: dict[str, FieldInfo]) -> Iterator[Field]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Final, TypeGuard
 
-from pydantic import TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter
 from pydantic_core import CoreConfig, CoreSchema, SchemaSerializer, SchemaValidator, to_json
 from pydantic_core.core_schema import SerializerFunctionWrapHandler, wrap_serializer_function_ser_schema
+
+from .typed_dict import portable
 
 __all__ = ["compile_schema"]
 
@@ -31,14 +33,22 @@ _OPAQUE: Final = frozenset({"cls", "default", "default_factory", "expected", "fu
 """Entries of a schema that hold no schema."""
 
 
-def compile_schema(adapter: TypeAdapter[object]) -> tuple[SchemaValidator, SchemaSerializer]:
-    """The validator and the serializer of states of the adapter's type."""
+def compile_schema(type_: object) -> tuple[SchemaValidator, SchemaSerializer]:
+    """The validator and the serializer of states of a type; TypeError with pydantic's reason if it does not take it."""
+    try:
+        adapter = _adapter_of(portable(type_))
+    except PydanticUserError as error:
+        raise TypeError(f"{type_!r} cannot be the type of a store: {error}") from error
     schema = _walk(adapter.core_schema)
     assert _is_core_schema(schema)
     return (
         SchemaValidator(schema, _CONFIG, _use_prebuilt=False),
         SchemaSerializer(schema, _CONFIG, _use_prebuilt=False),
     )
+
+
+def _adapter_of(type_: object) -> TypeAdapter[object]:
+    return TypeAdapter(type_)  # type: ignore[arg-type]  # pyright: ignore  # it may be rebuilt: no checker knows it
 
 
 def _is_core_schema(schema: object) -> TypeGuard[CoreSchema]:

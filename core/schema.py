@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from .admission import admit
@@ -67,7 +67,7 @@ class StateSchema(Generic[_T]):
     def __init__(self, type_: TypeForm[_T]) -> None:
         self.type_: Final = type_
         self.key_types: Final = admit(type_)
-        self._validator, self._serializer = compile_schema(TypeAdapter(type_, _parent_depth=3))
+        self._validator, self._serializer = compile_schema(type_)
 
     def validate(self, value: object) -> Outcome[Valid[_T], Issues]:
         """The canonical state that `value` stands for, or all that is wrong with it, in order.

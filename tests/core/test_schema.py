@@ -8,6 +8,7 @@ import datetime as dt
 import enum
 import inspect
 import math
+import typing
 import uuid
 import zoneinfo
 from decimal import Decimal
@@ -168,7 +169,7 @@ def test_fields_go_by_name_and_computed_ones_stay_out() -> None:
 def test_sets_are_written_in_one_order() -> None:
     schema = StateSchema(set[str])
     names = [f"name-{at}" for at in range(50)]
-    assert schema.validate(set(names)).unwrap().json == schema.validate(set(reversed(names))).unwrap().json
+    assert schema.validate(set(names)).unwrap().json == schema.validate({*names[::-1]}).unwrap().json
 
 
 @pytest.mark.parametrize(
@@ -187,6 +188,26 @@ def test_a_zone_by_name_becomes_its_offset() -> None:
     at = dt.datetime(2026, 7, 1, 12, tzinfo=zoneinfo.ZoneInfo("UTC"))
     state = StateSchema(dt.datetime).validate(at).unwrap().state
     assert state == at
+
+
+class Owner(typing.TypedDict):
+    name: str
+
+
+class Plain(typing.TypedDict, total=False):
+    id: typing.Required[str]
+    owner: Owner | None
+
+
+def test_a_typed_dict_of_typing_is_a_type_of_state_on_every_python() -> None:
+    schema: StateSchema[Any] = StateSchema(dict[str, list[Plain]])
+    valid = schema.validate({"a": [{"id": "1", "owner": {"name": "n"}}, {"id": "2"}]}).unwrap()
+    assert valid.json == b'{"a":[{"id":"1","owner":{"name":"n"}},{"id":"2"}]}'
+    assert schema.validate({"a": [{"owner": {}}]}).failure() == (
+        Issue(("a", 0, "id"), "Field required"),
+        Issue(("a", 0, "owner", "name"), "Field required"),
+    )
+    assert StateSchema(Plain).validate({"id": "1"}).unwrap().json == b'{"id":"1"}'
 
 
 # --- issues ------------------------------------------------------------------------
