@@ -381,6 +381,16 @@ async def test_a_long_history_is_read_from_the_nearest_base(tmp_path: Path) -> N
             )
 
 
+def test_the_way_to_an_old_revision_begins_at_the_next_base(tmp_path: Path) -> None:
+    connection = Connection(open_file(tmp_path / "app.db", create=True))
+    for version in (0, 50, 100, 150):
+        connection.run("insert into base values (?, 1, ?, x'00')", 1000 + version, version)
+    for version, expected in ((60, 1100), (100, 1100), (101, 1150), (0, 1000)):
+        assert connection.row(statements.NEAREST_BASE, 1, version, 1000, 1150) == (expected,)
+    assert connection.row(statements.NEAREST_BASE, 1, 60, 1000, 1090) is None  # an instance ended before the next one
+    connection.close()
+
+
 def base_of(version: int) -> Batch:
     return Batch((), (WriteBase(version + 1, b"%d" % version),))
 
