@@ -187,7 +187,7 @@ def admit_size(planned: Planned[_A, _E], key: StoreKey, limit_bytes: int) -> Pla
     """The plan, or in its place that the state it would write is larger than the limit."""
     held = planned.held
     if held is None or len(held.json) <= limit_bytes or not planned.batch.writes:
-        return Planned(planned.outcome, planned.held, planned.batch)
+        return planned
     return Planned(Failure(TooLarge(f"the state of store {key}", len(held.json), limit_bytes)), None)
 
 

@@ -33,8 +33,8 @@ from .tip_cache import TipCache
 
 __all__ = ["Lanes", "Limits"]
 
-CROWDED_LANES: Final = 1_024
-"""How many lanes that nobody is in are remembered as crowded."""
+IDLE_LANES: Final = 1_024
+"""How many lanes are kept, before those that nobody is in are dropped."""
 
 PAUSE_MS: Final = 64
 """The longest pause before operations that others passed are planned again."""
@@ -84,13 +84,12 @@ class Lanes:
         self._attempts = limits.attempts
         self._round_size = limits.round_size
         self._lanes: dict[StoreKey, _Lane] = {}
+        self._most_lanes = IDLE_LANES
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def carry_out(self, ticket: AnyTicket) -> None:
         """Return when the ticket is answered. Cancelling the caller fails nobody else."""
-        lane = self._lanes.get(ticket.key)
-        if lane is None:
-            lane = self._lanes[ticket.key] = _Lane(ticket.key)
+        lane = self._lanes.get(ticket.key) or self._new_lane(ticket.key)
         if lane.busy or lane.crowded:
             lane.waiting.append(ticket)
             self._drive_if_needed(lane)
@@ -144,16 +143,17 @@ class Lanes:
                 ticket.raised(error)
             return []
 
+    def _new_lane(self, key: StoreKey) -> _Lane:
+        if len(self._lanes) >= self._most_lanes:
+            self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy}
+            self._most_lanes = max(IDLE_LANES, 2 * len(self._lanes))
+        lane = self._lanes[key] = _Lane(key)
+        return lane
+
     def _leave(self, lane: _Lane) -> None:
         lane.busy = False
         lane.losses = 0
         self._drive_if_needed(lane)
-        if lane.busy:
-            return
-        if not lane.crowded:
-            del self._lanes[lane.key]
-        elif len(self._lanes) > CROWDED_LANES:
-            self._lanes = {key: other for key, other in self._lanes.items() if other.busy}
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar, final
 
 from ..core.batch import Batch, Fenced, Receipt
-from ..core.model import Contended, ReceiptMismatch, StoreKey, TooLarge, Unavailable
+from ..core.model import Contended, ReceiptMismatch, TooLarge, Unavailable
 from ..core.operation import Held, Operation, Planned, admit_size
 from ..core.outcome import Failure, Outcome
 from ..services.clock import Clock
@@ -48,6 +48,8 @@ class Applied:
     receipt: Receipt
 
 
+_NOTHING: Final = Batch()
+
 Reply: TypeAlias = Answered[_A_co, _E_co] | Unwritten[_A_co, _E_co] | Applied
 
 
@@ -68,11 +70,13 @@ class Ticket(Generic[_A_co, _E_co]):
         "attempts",
         "batch",
         "held",
+        "key",
         "withdrawn",
         "writes",
     )
 
     def __init__(self, operation: Operation[_A_co, _E_co], join: Join[_A_co, _E_co] | None, state_bytes: int) -> None:
+        self.key: Final = operation.key
         self._operation = operation
         self._join = join
         self._state_bytes = state_bytes
@@ -83,14 +87,10 @@ class Ticket(Generic[_A_co, _E_co]):
         self._done: asyncio.Future[None] | None = None
         self._handed_over = False
         self.attempts = 0
-        self.batch = Batch()
+        self.batch = _NOTHING
         self.held: Held | None = None
         self.writes = False
         self.withdrawn = False
-
-    @property
-    def key(self) -> StoreKey:
-        return self._operation.key
 
     # --- planning -----------------------------------------------------------
 

@@ -33,13 +33,10 @@ class TipCache:
 
     def seen(self, key: StoreKey) -> Held | None:
         """The tip as it was last seen; None if it was not, or if there was no store."""
-        held = self._tips.pop(key, None)
-        if held is not None:
-            self._tips[key] = held
-        return held
+        return self._tips.get(key)
 
     def keep(self, key: StoreKey, held: Held) -> Held:
-        """Remember a committed state, and give the later one of it and what was seen before."""
+        """Remember a committed state as the one that was used last, and give the later one of it and what was seen."""
         seen = self._tips.pop(key, None)
         if seen is not None:
             self._size_bytes -= len(seen.json)
@@ -60,7 +57,7 @@ class TipCache:
 
     async def current(self, key: StoreKey) -> Outcome[Held | None, Unavailable]:
         """A state that was the tip during this call, whichever process committed it; None where there was no store."""
-        seen = self._tips.get(key)
+        seen = self.seen(key)
         if seen is None:
             return await self._load(key)
         tip = await self._ledger.tip(key)
@@ -72,7 +69,7 @@ class TipCache:
             return Success(None)
         seen = self.seen(key) or seen  # this process may have committed while the ledger answered
         if revision == seen.revision or _is_passed(revision, seen.revision):
-            return Success(seen)
+            return Success(self.keep(key, seen))
         if revision.instance_id != seen.revision.instance_id:
             return await self._load(key)
         return await self._catch_up(key, seen)
