@@ -118,7 +118,7 @@ def _discriminates(metadata: object) -> bool:
 
 
 def is_required(hint: object, otherwise: bool) -> bool:
-    """Whether a key of a TypedDict is required: by its own word, which the class misses in annotations that are text."""
+    """Whether a key of a TypedDict is required: by its own word, if it has one; the class may not know."""
     origin = typing.get_origin(hint)
     if origin is typing.Required or origin is typing.NotRequired:
         return origin is typing.Required

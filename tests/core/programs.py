@@ -4,11 +4,15 @@ A program is a list of steps. Each picks a container of the state, counted in a 
 that Python offers. What a step gives or raises is compared as well.
 """
 
+# pyright: standard
+# Values of many shapes go through one test here, so that a checker cannot know their types.
+
 from __future__ import annotations
 
 import copy
 import dataclasses
 import enum
+import operator
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
@@ -100,7 +104,7 @@ class Names(RootModel[list[str]]):
 
 class Open(BaseModel):
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, list[int]]
+    __pydantic_extra__: dict[str, list[int]]  # pyright: ignore[reportIncompatibleVariableOverride]  # as pydantic says
     x: int = 0
 
 
@@ -150,7 +154,11 @@ Step = tuple[int, int, int, int, str]
 
 steps = st.lists(
     st.tuples(
-        st.integers(0, 40), st.integers(0, 60), st.integers(-5, 5), st.integers(-5, 5), st.sampled_from(["a", "b", "c", "x"])
+        st.integers(0, 40),
+        st.integers(0, 60),
+        st.integers(-5, 5),
+        st.integers(-5, 5),
+        st.sampled_from(["a", "b", "c", "x"]),
     ),
     max_size=10,
 )
@@ -237,7 +245,14 @@ def list_step(target: Any, op: int, a: int, b: int, k: str) -> object:
         case 19:
             return target[a], target[a:b], list(reversed(target)), target.copy()
         case 20:
-            return target == [*target], target < [a], target + [b], [b] + target, target * 2, 2 * target
+            return (
+                target == [*target],
+                target < [a],
+                operator.add(target, [b]),
+                operator.add([b], target),
+                target * 2,
+                2 * target,
+            )
         case 21:
             for item in target:
                 if isinstance(item, list) and len(target) < 9:
@@ -348,14 +363,18 @@ def set_step(target: Any, op: int, a: int, b: int, k: str) -> object:
 
 
 def record_step(target: Any, op: int, a: int, b: int, k: str) -> object:
-    names = list(type(target).model_fields) if isinstance(target, BaseModel) else [f.name for f in dataclasses.fields(target)]
+    names = (
+        list(type(target).model_fields)
+        if isinstance(target, BaseModel)
+        else [f.name for f in dataclasses.fields(target)]
+    )
     name = names[a % len(names)]
     match op % 12:
         case 0 | 1:
             setattr(target, name, fresh(a, b, k))
         case 2:
             setattr(target, name, getattr(target, name))
-        case 3 if hasattr(target, "rename"):
+        case 3 if isinstance(target, Item):
             return target.rename(k)
         case 4 if isinstance(target, BaseModel):
             setattr(target, "zz" + k, [a])

@@ -1,5 +1,8 @@
 """Schemas: canonical states, issues in order, and documents that are read back as they were written."""
 
+# pyright: standard
+# Values of many shapes go through one test here, so that a checker cannot know their types.
+
 from __future__ import annotations
 
 import copy
@@ -17,7 +20,16 @@ from typing import Any, Literal, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, computed_field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    RootModel,
+    computed_field,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import SchemaSerializer, SchemaValidator
 from typing_extensions import TypedDict
 
@@ -60,7 +72,7 @@ class Place(NamedTuple):
 
 class Every(BaseModel):
     model_config = ConfigDict(ser_json_bytes="utf8", ser_json_timedelta="float")
-    number: int = Field(0, alias="theNumber")
+    number: int = Field(default=0, alias="theNumber")
     real: float = 0.5
     either: int | float | bool | str | None = None
     at: dt.datetime | None = None
@@ -141,7 +153,9 @@ def test_a_state_is_read_back_as_it_was_written(fields: dict[str, Any]) -> None:
 @settings(deadline=None, max_examples=200)
 @given(one=everything, other=everything)
 def test_equal_bytes_mean_the_same_state(one: dict[str, Any], other: dict[str, Any]) -> None:
-    first, second = (EVERY.validate(Every.model_construct(**{**Every().__dict__, **each})).unwrap() for each in (one, other))
+    first, second = (
+        EVERY.validate(Every.model_construct(**{**Every().__dict__, **each})).unwrap() for each in (one, other)
+    )
     assert (first.json == second.json) is same(first.state, second.state)
 
 
@@ -174,7 +188,15 @@ def test_sets_are_written_in_one_order() -> None:
 
 @pytest.mark.parametrize(
     ("type_", "value"),
-    [(int | None, None), (int, 0), (bool, False), (str, ""), (list[int], []), (dict[str, int], {}), (Point, Point(1.0))],
+    [
+        (int | None, None),
+        (int, 0),
+        (bool, False),
+        (str, ""),
+        (list[int], []),
+        (dict[str, int], {}),
+        (Point, Point(1.0)),
+    ],
     ids=str,
 )
 def test_s6_falsy_and_plain_states_are_states(type_: Any, value: object) -> None:
@@ -277,7 +299,9 @@ def _deep() -> object:
         pytest.param(dict[int, int], {7: "x"}, ("7",), "integer", id="under-a-number"),
     ],
 )
-def test_what_cannot_be_stored_is_an_issue(type_: Any, value: object, path: tuple[str | int, ...] | None, says: str) -> None:
+def test_what_cannot_be_stored_is_an_issue(
+    type_: Any, value: object, path: tuple[str | int, ...] | None, says: str
+) -> None:
     match StateSchema(type_).validate(value):
         case Failure(issues):
             assert any(says in issue.message and path in (None, issue.path) for issue in issues), issues
@@ -310,7 +334,8 @@ class Wrapped(RootModel[dict[str, list[Part]]]):
 
 
 def test_models_within_root_models_are_validated_anew() -> None:
-    bad = Wrapped.model_construct({"a": [Part.model_construct(id="x")]})
+    wrong: Any = "x"
+    bad = Wrapped.model_construct({"a": [Part.model_construct(id=wrong)]})
     assert StateSchema(Wrapped).validate(bad).failure()[0].path == ("a", 0, "id")
 
 
