@@ -70,6 +70,7 @@ class Committer:
         self._now_ms = now_ms
         self._limits = limits
         self._pauses = Pauses()
+        self._at_ms = 0
         self._calls: deque[_Call] = deque()
         self._queued = 0
         self._scheduled = False
@@ -84,6 +85,7 @@ class Committer:
             return _unavailable("the ledger is closed", batches)
         if self._queued + len(batches) > self._limits.queue_batches:
             return _unavailable(f"{self._queued} batches wait for their turn already; try again later", batches)
+        self._at_ms = self._now_ms()  # here, where a clock that cannot answer is the caller's error
         call = _Call(batches, sum(map(size_bytes, batches)), _Answers(self._loop, self._limits.cancel_wait_s))
         self._calls.append(call)
         self._queued += len(batches)
@@ -124,7 +126,7 @@ class Committer:
         for call in calls:
             refused: set[StoreKey] = set()
             group += [(batch, refused) for batch in call.batches]
-        transaction = Transaction(self._writer, group, self._now_ms(), self._busy_pauses())
+        transaction = Transaction(self._writer, group, self._at_ms, self._busy_pauses())
         if self._thread is None:
             self._commit_inline(calls, transaction, transaction.run())
         else:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from ...services.ledger import CannotOpen
 from .connection import Connection, DatabaseError, is_busy, is_not_a_database, reason_of
@@ -19,6 +20,8 @@ from .limits import LIMITS
 from .pauses import Pauses
 from .rows import to_integer
 from .schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
+
+_T = TypeVar("_T")
 
 __all__ = ["Durability", "admit_file", "cannot_open", "connect_reader", "connect_writer", "open_file"]
 
@@ -40,35 +43,49 @@ CACHE_KIB: Final = 16 * 1024
 def open_file(path: str | PathLike[str], *, create: bool) -> str:
     """Check the file, make it where it is missing and `create` says so, and migrate it. Gives its absolute path.
 
-    Raises `CannotOpen`. It blocks, for seconds where another process holds the file locked.
+    Raises `CannotOpen`, as the functions below do. They block, for seconds where another process has locked the file.
     """
     name = _admit_path(path, create)
-    pauses = Pauses().until(LIMITS.busy_wait_s)
-    while True:
-        try:
-            _prepare(name, create)
-        except DatabaseError as error:
-            pause = next(pauses, None) if is_busy(error) else None
-            if pause is None:
-                raise cannot_open(name, error) from error
-            time.sleep(pause)
-        else:
-            return name
+    _patiently(name, lambda: _prepare(name, create))
+    return name
 
 
 def connect_writer(path: str, durability: Durability, vfs: str | None = None) -> Connection:
-    connection = Connection(path, vfs=vfs)
-    connection.run(f"pragma synchronous = {durability}")
-    connection.run(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
-    connection.run(f"pragma journal_size_limit = {LOG_BYTES}")
-    connection.run(f"pragma cache_size = -{CACHE_KIB}")
-    return connection
+    pragmas = (
+        f"synchronous = {durability}",
+        f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+        f"journal_size_limit = {LOG_BYTES}",
+        f"cache_size = -{CACHE_KIB}",
+    )
+    return _patiently(path, lambda: _connect(path, pragmas, vfs))
 
 
 def connect_reader(path: str) -> Connection:
-    connection = Connection(path)
-    connection.run("pragma query_only = 1")
+    return _patiently(path, lambda: _connect(path, ("query_only = 1",)))
+
+
+def _connect(path: str, pragmas: Iterable[str], vfs: str | None = None) -> Connection:
+    connection = Connection(path, vfs=vfs)
+    try:
+        for pragma in pragmas:
+            connection.run(f"pragma {pragma}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _patiently(path: str, attempt: Callable[[], _T]) -> _T:
+    """What `attempt` gives, tried again while another process has locked the file."""
+    pauses = Pauses().until(LIMITS.busy_wait_s)
+    while True:
+        try:
+            return attempt()
+        except DatabaseError as error:
+            pause = next(pauses, None) if is_busy(error) else None
+            if pause is None:
+                raise cannot_open(path, error) from error
+            time.sleep(pause)
 
 
 # --- the path ---------------------------------------------------------------

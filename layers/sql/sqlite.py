@@ -43,8 +43,13 @@ async def open_sqlite(
 ) -> SqlLedger:
     """The ledger in the file `path`, to be closed by `close`. Raises `CannotOpen`."""
     name = await asyncio.to_thread(open_file, path, create=create)
-    writer = Writer(lambda: connect_writer(name, durability), on_point)
-    return SqlLedger(connect_reader(name), Committer(writer, clock.now_ms, commit))
+    reader = connect_reader(name)
+    try:
+        writer = Writer(lambda: connect_writer(name, durability), on_point)
+    except BaseException:
+        reader.close()
+        raise
+    return SqlLedger(reader, Committer(writer, clock.now_ms, commit))
 
 
 @final

@@ -15,7 +15,8 @@ from ...core.model import Revision, Unavailable
 from ...core.outcome import Failure
 from ...services.ledger import Verdict
 from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
-from .group import Asked, Held, HeldRun, HeldStore, Judged, Rows, decide
+from .group import Judged, Rows, decide
+from .held import Asked, Held, HeldRun, HeldStore
 from .rows import optional_integer, to_blob, to_integer, to_text
 from .statements import (
     HELD_RECEIPT,

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.core.batch import Batch, Committed, PatchStore, StoreAt, WriteBase
+from stepwell.core.batch import Batch, Committed, PatchStore, StoreAt
 from stepwell.core.model import StoreKey, Unavailable
 from stepwell.core.outcome import Failure, Success
-from stepwell.layers.sql import statements
 from stepwell.layers.sql.committer import CommitMode, Committer
 from stepwell.layers.sql.connection import Connection
 from stepwell.layers.sql.limits import LIMITS, Limits
@@ -339,60 +338,6 @@ async def test_another_event_loop_is_a_bug(tmp_path: Path) -> None:
                 asyncio.run(ledger.tip(ORDER))
 
         await asyncio.to_thread(elsewhere)
-
-
-# --- reading ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("sql", "indices"),
-    [
-        (statements.due_runs(2, 0), {"run_free"}),
-        (statements.due_runs(2, 3), {"run_free", "run_owner"}),
-        (statements.next_free(2, 0), {"run_free"}),
-        (statements.OWNERS, {"run_owner"}),
-        (statements.CANCEL_REQUESTS, {"run_owner"}),
-        (statements.RENEW_LEASES, {"run_owner"}),
-        (statements.select_runs(True, False, False), {"run_state"}),
-        (statements.NEAREST_BASE, {"base_revision"}),
-        (statements.INSTANCE_END, {"log_instance"}),
-    ],
-)
-def test_a_query_is_answered_by_an_index(sql: str, indices: set[str], tmp_path: Path) -> None:
-    connection = connect_reader(open_file(tmp_path / "app.db", create=True))
-    plan = " ".join(str(row[3]) for row in connection.rows(f"explain query plan {sql}", *[0] * sql.count("?")))
-    connection.close()
-    assert "SCAN run" not in plan
-    assert {index for index in indices if index in plan} == indices, plan
-
-
-async def test_a_long_history_is_read_from_the_nearest_base(tmp_path: Path) -> None:
-    async with opened(tmp_path / "app.db", durability="normal") as ledger:
-        await ledger.commit(create())
-        await ledger.commit_all([patch(version) for version in range(1, 301)])
-        for version in range(50, 300, 50):
-            await ledger.commit(base_of(version))
-        for version in (0, 49, 50, 51, 99, 120, 249, 250, 300):
-            document = (await ledger.document(ORDER, at(version))).unwrap()
-            assert document is not None
-            assert document.base == (b'{"n":0}' if version < 50 else b"%d" % min(version // 50 * 50, 250))
-            assert document.patches == tuple(
-                b"[%d]" % n for n in range(version - len(document.patches) + 1, version + 1)
-            )
-
-
-def test_the_way_to_an_old_revision_begins_at_the_next_base(tmp_path: Path) -> None:
-    connection = Connection(open_file(tmp_path / "app.db", create=True))
-    for version in (0, 50, 100, 150):
-        connection.run("insert into base values (?, 1, ?, x'00')", 1000 + version, version)
-    for version, expected in ((60, 1100), (100, 1100), (101, 1150), (0, 1000)):
-        assert connection.row(statements.NEAREST_BASE, 1, version, 1000, 1150) == (expected,)
-    assert connection.row(statements.NEAREST_BASE, 1, 60, 1000, 1090) is None  # an instance ended before the next one
-    connection.close()
-
-
-def base_of(version: int) -> Batch:
-    return Batch((), (WriteBase(version + 1, b"%d" % version),))
 
 
 async def test_open_sqlite_gives_a_ledger_that_commits(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""What a group of batches asks of what is stored, and what is held of it while the group is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...core.batch import (
+    Batch,
+    ChangeRun,
+    CreateStore,
+    DeleteStore,
+    InsertRun,
+    NoReceipt,
+    NoRun,
+    PatchStore,
+    Receipt,
+    RenewLeases,
+    RunFence,
+    StoreAbsent,
+    StoreAt,
+    WriteBase,
+    WriteReceipt,
+    WriteStep,
+)
+from ...core.model import Revision, StepId, StoreKey
+
+__all__ = ["Asked", "Held", "HeldRun", "HeldStore"]
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a group has to know of what is stored."""
+
+    stores: set[StoreKey] = field(default_factory=set[StoreKey])
+    receipts: set[tuple[StoreKey, StepId]] = field(default_factory=set[tuple[StoreKey, StepId]])
+    runs: set[str] = field(default_factory=set[str])
+
+    @classmethod
+    def of(cls, batches: Iterable[Batch]) -> Asked:
+        asked = cls()
+        for batch in batches:
+            for expected in batch.expects:
+                match expected:
+                    case StoreAt(key) | StoreAbsent(key):
+                        asked.stores.add(key)
+                    case NoReceipt(key, step):
+                        asked.receipts.add((key, step))
+                    case RunFence(run_id) | NoRun(run_id):
+                        asked.runs.add(run_id)
+            for write in batch.writes:
+                match write:
+                    case PatchStore(key) | CreateStore(key) | DeleteStore(key):
+                        asked.stores.add(key)
+                    case WriteReceipt(receipt):
+                        asked.receipts.add((receipt.key, receipt.step))
+                    case WriteStep(row):
+                        asked.runs.add(row.run_id)
+                        if row.pin is not None:
+                            asked.stores.add(row.pin.key)
+                    case InsertRun(row):
+                        asked.runs.add(row.id)
+                    case ChangeRun(run_id):
+                        asked.runs.add(run_id)
+                    case WriteBase() | RenewLeases():
+                        pass
+        asked.stores.update(key for key, _ in asked.receipts)
+        return asked
+
+
+@dataclass(slots=True)
+class HeldStore:
+    """A store's row: its tip, None where it is deleted, and its last change. `stored`: there is a row in the table."""
+
+    sid: int
+    tip: Revision | None = None
+    last_seq: int | None = None
+    stored: bool = True
+
+
+@dataclass(slots=True)
+class HeldRun:
+    no: int
+    fence: int
+
+
+@dataclass(slots=True)
+class Held:
+    """What is stored, and then also what the batches judged so far will have written; the `Tips` of `judge`."""
+
+    last_sid: int
+    last_seq: int
+    last_no: int
+    stores: dict[StoreKey, HeldStore] = field(default_factory=dict[StoreKey, HeldStore])
+    receipts: dict[tuple[StoreKey, StepId], Receipt] = field(default_factory=dict[tuple[StoreKey, StepId], Receipt])
+    runs: dict[str, HeldRun] = field(default_factory=dict[str, HeldRun])
+
+    def tip(self, key: StoreKey) -> Revision | None:
+        store = self.stores.get(key)
+        return None if store is None else store.tip
+
+    def receipt(self, key: StoreKey, step: StepId) -> Receipt | None:
+        return self.receipts.get((key, step))
+
+    def fence(self, run_id: str) -> int | None:
+        run = self.runs.get(run_id)
+        return None if run is None else run.fence
+
+    def store(self, key: StoreKey) -> HeldStore:
+        """The store's row, numbered now if there is none."""
+        store = self.stores.get(key)
+        if store is None:
+            self.last_sid += 1
+            store = self.stores[key] = HeldStore(self.last_sid, stored=False)
+        return store
