@@ -99,7 +99,8 @@ class DrivenSteps:
         if call.mode == "at_most_once":  # that it may have begun must be known before it begins
             row = replace(row, status="started", at_ms=None, recorded_at_ms=self._record.clock.now_ms())
             await self._record.commit(WriteStep(row), *going_on)
-        elif going_on and row.status == "retrying":
+            return row  # and begins now, also if the run was set aside meanwhile: it is recorded as if it had
+        if going_on and row.status == "retrying":
             await self._record.commit(*going_on)
         if self._record.suspending:
             raise Suspended

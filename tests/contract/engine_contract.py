@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .engine_cases_contract import EngineCasesContract
+from .engine_faults_contract import EngineFaultsContract
 from .engine_outcomes_contract import EngineOutcomesContract
 
 
-class EngineContract(EngineCasesContract, EngineOutcomesContract):
+class EngineContract(EngineCasesContract, EngineFaultsContract, EngineOutcomesContract):
     pass

@@ -124,6 +124,12 @@ class Opened:
         await self.advance_until(result.done)
         return result.result()
 
+    async def result_in_time(self, run_id: str) -> Outcome[object, ResultFailure]:
+        """The same for a run of which there is no handle."""
+        result = asyncio.ensure_future(self.engine.result(run_id))
+        await self.advance_until(result.done)
+        return result.result()
+
 
 class EngineWorld:
     """One ledger. All engines share its clock, and take their ids from one source."""
