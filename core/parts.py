@@ -53,8 +53,7 @@ def part_of(value: object, segment: str | int) -> object:
         known = record_type(type(value))
         if known.transparent:
             return part_of(root_of(value), segment)
-        found = known.fields(value).get(str(segment), NO_PART)
-        return (known.extras(value) or {}).get(str(segment), NO_PART) if found is NO_PART else found
+        return known.get(value, segment, NO_PART) if isinstance(segment, str) else NO_PART
     if is_tuple(value):
         return value[segment] if isinstance(segment, int) and 0 <= segment < len(value) else NO_PART
     return NO_PART

@@ -170,8 +170,27 @@ def between(before: object, after: object, changed_paths: Iterable[Path]) -> Pat
     The patch holds parts of `after` itself: as long as the patch is used, these must not be changed.
     """
     operations: list[Operation] = []
-    _compare(before, after, list(changed_paths), (), operations)
+    changed = list(changed_paths)
+    if len(changed) == 1 and SHAPE not in changed[0]:
+        _compare_at(before, after, changed[0], operations)
+    else:
+        _compare(before, after, changed, (), operations)
     return Patch(tuple(operations))
+
+
+def _compare_at(before: object, after: object, path: Path, found: list[Operation]) -> None:
+    """The usual case, in which one part changed that both states have."""
+    for depth, segment in enumerate(path):
+        if type(before) is not type(after):
+            found.append(Put(path[:depth], after))
+            return
+        old, new = part_of(before, segment), part_of(after, segment)
+        if old is NO_PART or new is NO_PART:
+            _compare_part(before, after, segment, [path[depth + 1 :]], path[:depth], found)
+            return
+        before, after = old, new
+    if before is not after:
+        _replace(before, after, path, found)
 
 
 def _compare(before: object, after: object, changed: Sequence[Path], path: Path, found: list[Operation]) -> None:

@@ -44,6 +44,16 @@ class RecordType:
             return {name: held[name] for name in self.names if name in held}
         return {name: getattr(record, name) for name in self.names if hasattr(record, name)}
 
+    def get(self, record: object, name: str, default: object) -> object:
+        """The value of one field, declared or not, or `default`."""
+        if not self.is_model:
+            return getattr(record, name, default) if name in self.names else default
+        held: dict[str, object] = record.__dict__
+        if name in held:
+            return held[name] if name in self.names else default
+        extras = self.extras(record)
+        return default if extras is None else extras.get(name, default)
+
     def extras(self, record: object) -> dict[str, object] | None:
         """A new dict of the undeclared fields that a model with `extra="allow"` holds; None if it may hold none."""
         if not self.extras_allowed:

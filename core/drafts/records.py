@@ -39,7 +39,9 @@ class RecordNode(Node[object]):
         return self.type.make(self.fields, self.extras, self._raw)
 
     def _own(self) -> object:
-        if not self._owned and self._raw is not self._base:
+        if self._owned:
+            return self._raw
+        if self._raw is not self._base:
             self.fields = self.type.fields(self._raw)  # shared since it was copied last: those dicts are another's now
             self.extras = self.type.extras(self._raw)
         return super()._own()
@@ -69,12 +71,14 @@ class RecordNode(Node[object]):
                 child._report((*path, *self._segments(key)), report)
 
     def _report_fields(self, path: Path, report: Report) -> None:
-        before = {**self.type.fields(self._base), **(self.type.extras(self._base) or {})}
-        after = {**self.fields, **(self.extras or {})}
+        shape = False
         for name in self._changed:
-            if before.get(name, _ABSENT) is not after.get(name, _ABSENT):
+            before = self.type.get(self._base, name, _ABSENT)
+            after = self.type.get(self._raw, name, _ABSENT)
+            if before is not after:
                 report((*path, *self._segments(name)))
-        if any((name in before) is not (name in after) for name in self._changed):
+            shape = shape or (before is _ABSENT) is not (after is _ABSENT)
+        if shape:
             report((*path, SHAPE))
 
     def _end(self) -> None:
@@ -97,13 +101,16 @@ class RecordNode(Node[object]):
 
     def write(self, name: str, value: object) -> None:
         """Store a field."""
-        if self._is_child_at(name, value):
+        if type(value) in ATOMS:
+            self._put(name, value)
+            self._drop(name)
+        elif self._is_child_at(name, value):
             return
-        plain = self._plain(value)
-        self._put(name, plain)
-        self._drop(name)
+        else:
+            self._put(name, self._plain(value))
+            self._drop(name)
+            self._settle(name, value)
         self._changed[name] = None
-        self._settle(name, value)
 
     def remove(self, name: str) -> None:
         """Remove an undeclared field; a declared one cannot be removed."""
