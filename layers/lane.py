@@ -36,7 +36,10 @@ __all__ = ["Lanes", "Limits"]
 IDLE_LANES: Final = 1_024
 """How many lanes are kept, before those that nobody is in are dropped."""
 
-PAUSE_MS: Final = 64
+AT_ONCE: Final = 3
+"""How many rounds in a row that others passed are planned again at once: no time is better than after a commit."""
+
+PAUSE_MS: Final = 32
 """The longest pause before operations that others passed are planned again."""
 
 AnyTicket: TypeAlias = Ticket[object, object]
@@ -53,7 +56,7 @@ class Limits:
     """
 
     state_bytes: int = STATE_BYTES
-    attempts: int = 24
+    attempts: int = 100
     round_size: int = 512
     tips: int = 16_384
     tip_bytes: int = 256 * 1024 * 1024
@@ -126,7 +129,8 @@ class Lanes:
                 if not tickets:
                     return
                 lane.crowded = len(tickets) > 1
-                tickets = await self._round_of_many(lane, tickets)
+                room = max(1, len(tickets) >> lane.losses)  # whoever plans for a shorter time is passed less often
+                tickets = [*await self._round_of_many(lane, tickets[:room]), *tickets[room:]]
         except asyncio.CancelledError:
             for ticket in (*tickets, *lane.waiting):
                 ticket.failed(Unavailable("the store was closed while a call waited", "unknown"))
@@ -174,9 +178,9 @@ class Lanes:
         return self._judge(lane, chain, await self._commit(batches))
 
     async def _pause(self, losses: int) -> None:
-        """The first retry is at once; then 1, 2, 4 … ms."""
-        if losses > 1:
-            await self._clock.sleep_until_ms(self._clock.now_ms() + min(1 << losses - 2, PAUSE_MS))
+        """Nothing for the first retries; then 1, 2, 4 … ms."""
+        if losses > AT_ONCE:
+            await self._clock.sleep_until_ms(self._clock.now_ms() + min(1 << losses - AT_ONCE - 1, PAUSE_MS))
 
     async def _plan(self, lane: _Lane, tickets: list[AnyTicket]) -> list[AnyTicket]:
         """Those that write, in order, each on what the one before leaves; and, between them, what rests on them."""

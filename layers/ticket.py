@@ -58,6 +58,7 @@ class Ticket(Generic[_A_co, _E_co]):
     """One operation, what its caller wants to commit beside it, and the context in which the caller's code runs."""
 
     __slots__ = (
+        "_answered",
         "_context",
         "_done",
         "_error",
@@ -86,6 +87,7 @@ class Ticket(Generic[_A_co, _E_co]):
         self._reply: Reply[_A_co, _E_co] | None = None
         self._done: asyncio.Future[None] | None = None
         self._handed_over = False
+        self._answered = False
         self.attempts = 0
         self.batch = _NOTHING
         self.held: Held | None = None
@@ -133,13 +135,13 @@ class Ticket(Generic[_A_co, _E_co]):
         if self._planned is not None and self._error is None:
             self._answer(Unwritten(self._planned.outcome))
         else:
-            self._wake()
+            self._wake()  # it is answered by what was raised
 
     def lost(self) -> None:
         """The batch was refused, and what it rests on is to be planned again; now it may be taken back once more."""
         self._handed_over = False
         if self.withdrawn:
-            self._wake()
+            self._wake()  # nobody asks for its answer any more
 
     def applied(self, receipt: Receipt) -> None:
         self._answer(Applied(receipt))
@@ -154,16 +156,18 @@ class Ticket(Generic[_A_co, _E_co]):
 
     def raised(self, error: BaseException) -> None:
         """Something broke that is nobody's expected failure."""
-        if self._reply is None:
+        if not self._answered:
             self._error = error
             self._wake()
 
     def _answer(self, reply: Reply[_A_co, _E_co]) -> None:
-        self._reply = reply
-        self._error = None
-        self._wake()
+        if not self._answered:
+            self._reply = reply
+            self._error = None
+            self._wake()
 
     def _wake(self) -> None:
+        self._answered = True
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
 
@@ -177,7 +181,7 @@ class Ticket(Generic[_A_co, _E_co]):
             await self._done
         except asyncio.CancelledError:
             self.withdrawn = True
-            if self._handed_over and self._reply is None:
+            if self._handed_over and not self._answered:
                 self._done = loop.create_future()
                 await _wait_bounded(self._done, clock)
             raise

@@ -1,9 +1,10 @@
-"""Another process of the system, for tests: python store_process.py update_from PATH."""
+"""Another process of the system, for tests: python store_process.py ACTION PATH NAME."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import NotRequired
 
 from typing_extensions import TypedDict
@@ -24,19 +25,36 @@ class Chat(TypedDict):
 chats = define_store("chat", Chat)
 
 
-async def update_from(stores: Store) -> None:
+async def update_from(stores: Store, name: str) -> None:
+    """A conditional update by a step, and no more."""
     snapshot = (await stores.get_or_create(chats, "c", {"messages": []})).unwrap()
     step = StepId("one", "a")
-    await stores.update_from(chats, "c", snapshot, lambda chat: chat["messages"].append({"id": "x"}), step=step)
+    updated = await stores.update_from(chats, "c", snapshot, append(name), step=step)
+    assert updated.unwrap().version == 1
 
 
-ACTIONS = {"update_from": update_from}
+async def update(stores: Store, name: str) -> None:
+    """Many updates of a store that others change at the same time, by several callers."""
+    (await stores.get_or_create(chats, "c", {"messages": []})).unwrap()
+
+    async def caller(number: int) -> None:
+        for turn in range(20):
+            (await stores.update(chats, "c", append(f"{name}-{number}-{turn}"))).unwrap()
+
+    await asyncio.gather(*(caller(number) for number in range(5)))
 
 
-async def main(action: str, path: str) -> None:
+def append(id: str) -> Callable[[Chat], None]:
+    return lambda chat: chat["messages"].append({"id": id})
+
+
+ACTIONS = {"update": update, "update_from": update_from}
+
+
+async def main(action: str, path: str, name: str) -> None:
     app = ledger.layer(path) | store.layer() | clock.layer() | ids.layer()
     async with build(app) as built:
-        await ACTIONS[action](get(built.unwrap(), Store))
+        await ACTIONS[action](get(built.unwrap(), Store), name)
 
 
 if __name__ == "__main__":

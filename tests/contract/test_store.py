@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from .store_apply_contract import StoreApplyContract
-from .store_contract import StoreContract
+from .store_contract import StoreContract, messages, run_process
 from .store_state_contract import StoreStateContract
-from .store_world import Host, World, open_world
+from .store_world import Host, World, append, chats, empty, open_world, success
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -30,3 +32,35 @@ class TestStoreStates(StoreStateContract):
 
 class TestStoreApply(StoreApplyContract):
     """What the engine joins."""
+
+
+@pytest.mark.parametrize("host", ["S12-sqlite"])
+async def test_a_new_file_in_new_folders_and_a_second_writer(tmp_path: Path, host: str) -> None:
+    """The folders are made, the journal is a write-ahead log, and a writer waits for another instead of failing."""
+    path = tmp_path / "some" / "new" / "folders"
+    async with open_world("sqlite", path) as world:
+        store = (await world.client()).store
+        assert success(await store.get_or_create(chats, "c", empty())).version == 0
+        other = apsw.Connection(str(world.path))
+        assert other.execute("pragma journal_mode").fetchall() == [("wal",)]
+        other.execute("begin immediate").fetchall()
+        update = asyncio.create_task(store.update(chats, "c", append("x")))
+        done, _ = await asyncio.wait({update}, timeout=0.2)
+        assert not done
+        other.execute("rollback").fetchall()
+        other.close()
+        assert success(await update).version == 1
+
+
+@pytest.mark.parametrize("host", ["S14-sqlite"])
+async def test_two_processes_that_update_one_store_lose_nothing(tmp_path: Path, host: str) -> None:
+    async with open_world("sqlite", tmp_path) as world:
+        store = (await world.client()).store
+        success(await store.get_or_create(chats, "c", empty()))
+        await asyncio.gather(*(run_process("update", world.path, name) for name in ("one", "two")))
+        version, ids = await messages(store)
+        assert version == 200
+        for name in ("one", "two"):
+            for number in range(5):
+                own = [id for id in ids if id.startswith(f"{name}-{number}-")]
+                assert own == [f"{name}-{number}-{turn}" for turn in range(20)]
