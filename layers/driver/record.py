@@ -28,9 +28,6 @@ from .wait import Reason, Waits
 
 __all__ = ["RunRecord"]
 
-NOBODY: RunColumns = {"owner": None, "lease_until_ms": 0, "waiting_on": None, "wake_at_ms": None}
-"""What becomes of the columns about the owner when a run is given back or ends."""
-
 
 @final
 class RunRecord:
@@ -267,6 +264,24 @@ class RunRecord:
             return ()
         return (ChangeRun(self.row.id, self.after("claim", {"waiting_on": None, "wake_at_ms": None})),)
 
+    async def end(self, event: RunEvent, outcome: bytes | None, problem: str | None) -> None:
+        """Record how the run ended. Nobody writes to it after that, whatever he has read before."""
+        _ = self.going_on()  # a run that ends is not waiting, whatever its row said last
+        await self.commit(self._leave(event, {"outcome": outcome, "problem": problem}))
+
+    def _leave(self, event: RunEvent, columns: RunColumns) -> ChangeRun:
+        """The change by which this owner leaves the run; whatever names its fence after that is refused."""
+        left: RunColumns = {
+            "state": next_state(self.row.state, event),
+            "updated_at_ms": self.clock.now_ms(),
+            "fence": self.row.fence + 1,
+            "owner": None,
+            "lease_until_ms": 0,
+            "waiting_on": None,
+            "wake_at_ms": None,
+        }
+        return ChangeRun(self.row.id, {**left, **columns})
+
     async def give_back(self) -> bool:
         """The execution is over and the run is not: whoever takes it up next begins from what is recorded.
 
@@ -274,16 +289,15 @@ class RunRecord:
         """
         if self.lost:
             return True
-        columns: RunColumns
         if self.cancellation.expired:
-            columns = self.after("cancel", NOBODY)
+            change = self._leave("cancel", {})
         elif self.problem is not None:
-            columns = self.after("stop", {**NOBODY, "problem": self.problem})
+            change = self._leave("stop", {"problem": self.problem})
         else:
             wake_at_ms = self.waits.earliest_ms if self._idle else None
             waiting_on = (self.waits.text if self._idle else None) or "an engine that drives its workflow"
-            columns = self.after("release", {**NOBODY, "wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
-        batch = Batch((self.fence,), (ChangeRun(self.row.id, columns),))
+            change = self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
+        batch = Batch((self.fence,), (change,))
         for _ in range(GIVE_BACK_TRIES):
             verdict = await self._ledger.commit(batch)
             if not isinstance(verdict, Failure) or isinstance(verdict.failure(), Fenced):

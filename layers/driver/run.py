@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
-from ...core.batch import ChangeRun
 from ...core.codec import elements, error_json
 from ...core.history import Asked
 from ...core.model import RecordedError
-from ...core.run import RunColumns, RunRow
+from ...core.run import RunRow
 from ...core.step import StepRow
 from ...services.clock import Clock
 from ...services.ids import Ids
@@ -26,7 +25,7 @@ from ...services.run import DurableCall, NotReplaySafe, Run, StepCall, StepFaile
 from ...services.store import Store
 from ...services.workflow import AnyWorkflow
 from .execution import Pool, as_recorded
-from .record import NOBODY, RunRecord
+from .record import RunRecord
 from .steps import VALUE_BYTES, DrivenSteps, too_large
 from .stores import DrivenStores
 
@@ -113,9 +112,7 @@ class RunDriver:
         notes = await self._clean_up()
         self._go_on()
         event, outcome = ("cancel", None) if record.cancellation.has_reached else ending
-        _ = record.going_on()  # a run that ends is not waiting, whatever its row said last
-        columns: RunColumns = {**NOBODY, "outcome": outcome, "problem": "; ".join(notes) or None}
-        await record.commit(ChangeRun(self.run_id, record.after(event, columns)))
+        await record.end(event, outcome, "; ".join(notes) or None)
 
     async def _execute(self) -> Ending:
         """What the workflow gives, or the error that it raises."""

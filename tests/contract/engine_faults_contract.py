@@ -46,7 +46,7 @@ class EngineFaultsContract:
                 kinds.check(handle.id)
             if nth.made < n:
                 break
-        assert 20 < n < 99
+        assert 15 < n < 99
 
     async def test_a_read_that_fails_delays_a_run_and_changes_nothing(self, world: EngineWorld) -> None:
         kinds = AllKinds()
@@ -67,7 +67,7 @@ class EngineFaultsContract:
                 kinds.check(handle.id)
             if doubles[-1].made < n:
                 break
-        assert 20 < n < 199
+        assert 15 < n < 199
 
     async def test_a_start_of_unknown_fate_is_driven(self, world: EngineWorld) -> None:
         @workflow
@@ -104,7 +104,7 @@ class EngineFaultsContract:
                 kinds.check(handle.id)
             if was_completed:
                 break
-        assert 20 < n < 99
+        assert 15 < n < 99
 
     async def test_a_run_is_taken_over_at_any_commit_and_repeats_no_recorded_step(self, world: EngineWorld) -> None:
         kinds = AllKinds()
@@ -130,7 +130,7 @@ class EngineFaultsContract:
                     await check_record(client, handle.id)
             if not dying.is_dead:
                 break
-        assert 20 < n < 99
+        assert 15 < n < 99
 
     # --- other stores -----------------------------------------------------------
 
@@ -151,7 +151,7 @@ class EngineFaultsContract:
                 assert made[-1].calls["update"] >= 2
             if nth.made < n:
                 break
-        assert 20 < n < 99
+        assert 15 < n < 99
 
     async def test_the_state_of_a_store_with_its_own_storage_is_replayed(self, world: EngineWorld) -> None:
         seen: list[list[list[str]]] = []
