@@ -1,0 +1,273 @@
+"""Operations are pure plans: what is held -> what to answer, what to commit, and what is held then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepwell.core.batch import (
+    Batch,
+    CreateStore,
+    DeleteStore,
+    NoReceipt,
+    PatchStore,
+    Receipt,
+    StoreAbsent,
+    StoreAt,
+    WriteReceipt,
+)
+from stepwell.core.model import (
+    Conflict,
+    Deleted,
+    InvalidState,
+    Replace,
+    Revision,
+    StepId,
+    StoreKey,
+    StoreNotFound,
+    TooLarge,
+)
+from stepwell.core.operation import (
+    LOG_BYTES,
+    LOG_ROW_BYTES,
+    Create,
+    Delete,
+    DeleteFrom,
+    Held,
+    Update,
+    UpdateFrom,
+    admit_size,
+    read_snapshot,
+    wants_base,
+)
+from stepwell.core.outcome import Failure, Success
+from stepwell.core.patch import replay_json
+from stepwell.core.schema import StateSchema
+
+KEY = StoreKey("counters", "c")
+STEP = StepId("run", "key")
+SCHEMA = StateSchema(dict[str, int])
+TIP = Revision("i-1", 3)
+NEXT = Revision("i-1", 4)
+TEXT: Any = {"n": "text"}
+"""No state of this schema."""
+
+HELD = Held(TIP, b'{"n":3}', log_rows=3, log_bytes=30)
+
+
+def increment(state: dict[str, int]) -> None:
+    state["n"] += 1
+
+
+def never(state: dict[str, int]) -> None:
+    raise AssertionError("this updater must not run")
+
+
+# --- creation --------------------------------------------------------------------
+
+
+def test_creating_writes_the_first_revision() -> None:
+    first = Revision("i-9", 0)
+    planned = Create(KEY, SCHEMA, {"n": 1}, "i-9").plan(None)
+    assert planned.batch == Batch((StoreAbsent(KEY, first),), (CreateStore(KEY, first, b'{"n":1}'),))
+    snapshot = planned.outcome.unwrap()
+    assert (snapshot.revision, snapshot.state) == (first, {"n": 1})
+    assert planned.held is not None
+    assert (planned.held.revision, planned.held.json, planned.held.log_rows) == (first, b'{"n":1}', 0)
+
+
+def test_creating_what_exists_reads_it() -> None:
+    planned = Create(KEY, SCHEMA, {"n": 1}, "i-9").plan(HELD)
+    assert planned.batch == Batch()
+    assert planned.held is HELD
+    snapshot = planned.outcome.unwrap()
+    assert (snapshot.revision, snapshot.state) == (TIP, {"n": 3})
+
+
+def test_an_invalid_initial_state_counts_only_where_there_is_no_store() -> None:
+    create = Create(KEY, SCHEMA, TEXT, "i-9")
+    planned = create.plan(None)
+    assert isinstance(planned.outcome.failure(), InvalidState)
+    assert (planned.batch, planned.held) == (Batch(), None)
+    assert isinstance(create.plan(HELD).outcome, Success)
+
+
+# --- updates ---------------------------------------------------------------------
+
+
+def test_an_update_writes_a_patch_on_the_tip() -> None:
+    planned = Update(KEY, SCHEMA, increment).plan(HELD)
+    (write,) = planned.batch.writes
+    assert isinstance(write, PatchStore)
+    assert (write.key, write.revision) == (KEY, NEXT)
+    assert replay_json(HELD.json, [write.patch]) == b'{"n":4}'
+    assert planned.batch.expects == (StoreAt(KEY, TIP),)
+    updated = planned.outcome.unwrap()
+    assert (updated.previous_version, updated.revision, updated.state) == (3, NEXT, {"n": 4})
+    held = planned.held
+    assert held is not None
+    assert (held.revision, held.json) == (NEXT, b'{"n":4}')
+    assert (held.log_rows, held.log_bytes) == (4, 30 + len(write.patch))
+    assert HELD.read(SCHEMA) == Success({"n": 3})
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        (Update(KEY, SCHEMA, increment, STEP), "update"),
+        (UpdateFrom(KEY, SCHEMA, TIP, increment, STEP), "update_from"),
+    ],
+)
+def test_with_a_step_an_update_writes_its_receipt(
+    operation: Update[dict[str, int]] | UpdateFrom[dict[str, int]], kind: str
+) -> None:
+    planned = operation.plan(HELD)
+    receipt = Receipt(KEY, STEP, kind, NEXT)
+    assert operation.kind == kind
+    assert set(planned.batch.expects) == {StoreAt(KEY, TIP), NoReceipt(KEY, STEP, kind)}
+    assert planned.batch.writes[1:] == (WriteReceipt(receipt),)
+    again = operation.answer(receipt, planned.held)
+    assert again == planned.outcome
+    assert again.unwrap().state == {"n": 4}
+    with pytest.raises(LookupError, match="needs the state"):
+        operation.answer(receipt, None)
+
+
+def test_plans_stand_on_one_another() -> None:
+    """Each on what the one before leaves, as a lane plans them; replaying their patches gives the last state."""
+    held: Held | None = HELD
+    patches: list[bytes] = []
+    for number in range(5):
+        assert held is not None
+        planned = Update(KEY, SCHEMA, increment, StepId("run", str(number))).plan(held)
+        assert planned.batch.expects[0] == StoreAt(KEY, held.revision)
+        write = planned.batch.writes[0]
+        assert isinstance(write, PatchStore)
+        patches.append(write.patch)
+        held = planned.held
+    assert held is not None
+    assert (held.revision, held.json) == (Revision("i-1", 8), b'{"n":8}')
+    assert replay_json(HELD.json, patches) == held.json
+
+
+def test_an_update_without_a_store_runs_nothing() -> None:
+    assert Update(KEY, SCHEMA, never).plan(None).outcome == Failure(StoreNotFound(KEY))
+    missing = UpdateFrom(KEY, SCHEMA, TIP, never).plan(None)
+    assert missing.outcome == Failure(StoreNotFound(KEY, expected=TIP))
+    assert (missing.batch, missing.held) == (Batch(), None)
+
+
+@pytest.mark.parametrize("expected", [Revision("i-1", 2), Revision("i-1", 4), Revision("i-0", 3)])
+def test_an_update_from_another_revision_runs_nothing(expected: Revision) -> None:
+    planned = UpdateFrom(KEY, SCHEMA, expected, never, STEP).plan(HELD)
+    assert planned.outcome == Failure(Conflict(KEY, expected, TIP))
+    assert (planned.batch, planned.held) == (Batch(), HELD)
+
+
+def test_an_invalid_change_leaves_what_is_held() -> None:
+    def text(state: dict[str, int]) -> Replace[dict[str, int]]:
+        return Replace(TEXT)
+
+    planned = Update(KEY, SCHEMA, text, STEP).plan(HELD)
+    failure = planned.outcome.failure()
+    assert isinstance(failure, InvalidState)
+    assert [issue.path for issue in failure.issues] == [("n",)]
+    assert (planned.batch, planned.held) == (Batch(), HELD)
+
+
+def test_what_the_updater_raises_is_passed_on() -> None:
+    with pytest.raises(AssertionError, match="must not run"):
+        Update(KEY, SCHEMA, never).plan(HELD)
+
+
+def test_what_fits_no_more_is_invalid_but_can_be_deleted() -> None:
+    held = Held(TIP, b'{"n":"text"}')
+    for outcome in (
+        Update(KEY, SCHEMA, never).plan(held).outcome,
+        UpdateFrom(KEY, SCHEMA, TIP, never).plan(held).outcome,
+        Update(KEY, SCHEMA, never, STEP).answer(Receipt(KEY, STEP, "update", TIP), held),
+        read_snapshot(KEY, SCHEMA, held),
+    ):
+        assert isinstance(outcome.failure(), InvalidState)
+    assert isinstance(DeleteFrom(KEY, TIP).plan(held).outcome, Success)
+
+
+# --- deletion ----------------------------------------------------------------------
+
+
+def test_deleting_ends_the_instance() -> None:
+    planned = Delete(KEY).plan(HELD)
+    assert planned.batch == Batch((StoreAt(KEY, TIP),), (DeleteStore(KEY, TIP),))
+    assert (planned.outcome, planned.held) == (Success(None), None)
+    assert Delete(KEY).plan(None).batch == Batch()
+    assert Delete(KEY).plan(None).outcome == Success(None)
+
+
+def test_deleting_from_a_revision() -> None:
+    planned = DeleteFrom(KEY, TIP, STEP).plan(HELD)
+    receipt = Receipt(KEY, STEP, "delete_from", TIP)
+    assert set(planned.batch.expects) == {StoreAt(KEY, TIP), NoReceipt(KEY, STEP, "delete_from")}
+    assert planned.batch.writes == (DeleteStore(KEY, TIP), WriteReceipt(receipt))
+    assert (planned.outcome, planned.held) == (Success(Deleted()), None)
+    assert DeleteFrom(KEY, TIP, STEP).answer(receipt, None) == Success(Deleted())
+    assert DeleteFrom(KEY, NEXT).plan(HELD).outcome == Failure(Conflict(KEY, NEXT, TIP))
+    assert DeleteFrom(KEY, TIP).plan(None).outcome == Failure(StoreNotFound(KEY, expected=TIP))
+
+
+def test_creation_and_plain_deletion_leave_no_receipt() -> None:
+    receipt = Receipt(KEY, STEP, "create", TIP)
+    for operation in (Create(KEY, SCHEMA, {}, "i"), Delete(KEY)):
+        assert operation.step is None
+        with pytest.raises(LookupError, match="leaves no receipt"):
+            operation.answer(receipt, HELD)
+
+
+# --- what is held --------------------------------------------------------------------
+
+
+def test_a_state_is_read_once_by_each_schema() -> None:
+    held = Held(TIP, b'{"n":3}')
+    first = held.read(SCHEMA).unwrap()
+    assert held.read(SCHEMA).unwrap() is first
+    floats = StateSchema(dict[str, float])
+    assert held.read(floats).unwrap() == {"n": 3.0}
+    assert type(held.read(floats).unwrap()["n"]) is float
+    assert type(held.read(SCHEMA).unwrap()["n"]) is int
+
+
+def test_what_is_handed_out_is_a_copy() -> None:
+    held = Held(TIP, b'{"n":3}')
+    one, other = read_snapshot(KEY, SCHEMA, held).unwrap(), read_snapshot(KEY, SCHEMA, held).unwrap()
+    one.state["n"] = 99
+    assert other.state == {"n": 3}
+    assert held.read(SCHEMA).unwrap() == {"n": 3}
+
+
+def test_a_state_over_the_limit_is_too_large() -> None:
+    planned = Update(KEY, SCHEMA, increment).plan(HELD)
+    size = len(b'{"n":4}')
+    assert admit_size(planned, KEY, size) is planned
+    refused = admit_size(planned, KEY, size - 1)
+    assert refused.outcome == Failure(TooLarge("the state of store counters/c", size, size - 1))
+    assert refused.batch == Batch()
+    reading = Create(KEY, SCHEMA, {}, "i").plan(HELD)
+    assert admit_size(reading, KEY, 1) is reading  # what is only read is not refused
+    deleting = Delete(KEY).plan(HELD)
+    assert admit_size(deleting, KEY, 1) is deleting
+
+
+@given(st.integers(0, 2_000), st.integers(0, 100_000), st.integers(2, 100_000))
+def test_a_base_is_due_when_the_log_costs_more_than_half_the_state(rows: int, size: int, state: int) -> None:
+    held = Held(TIP, b" " * state, rows, size)
+    cost = rows * LOG_ROW_BYTES + size
+    assert wants_base(held) == (cost > LOG_BYTES and cost > len(held.json) // 2)
+    assert not wants_base(held.based())
+
+
+def test_a_small_state_gets_a_base_after_about_a_hundred_patches() -> None:
+    held = Held(TIP, b"{}")
+    rows = next(rows for rows in range(1_000) if wants_base(held.after(TIP, b"{}", rows, 10 * rows)))
+    assert 80 <= rows <= 110
