@@ -23,6 +23,7 @@ from pydantic_core import PydanticSerializationError
 
 from .model import RecordedError
 from .outcome import Failure, Success
+from .typed_dict import portable
 
 __all__ = ["Codec", "codec_of", "elements", "error_json", "parameters_of", "read_error", "result_codec", "same_json"]
 
@@ -38,11 +39,20 @@ class Codec(Protocol):
 # --- without an annotation --------------------------------------------------
 
 
+_ANNOTATE = "annotate the function with the type, so that it comes back as it was"
+
+
+@dataclass(frozen=True, slots=True)
 class _Json:
-    """Values that are JSON already."""
+    """Values that are JSON already; `hint` tells what to do about another."""
+
+    hint: str = _ANNOTATE
 
     def encode(self, value: object, what: str) -> bytes:
-        _check_json(value, what, 0)
+        try:
+            _check_json(value, what, 0)
+        except TypeError as error:
+            raise TypeError(f"{error}: {self.hint}") from None
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
     def decode(self, data: bytes, what: str) -> object:
@@ -51,8 +61,6 @@ class _Json:
 
 DEPTH = 200
 """How deeply a value without an annotation may be nested."""
-
-_HINT = "annotate the function with the type, so that it comes back as it was"
 
 
 def _check_json(value: object, what: str, depth: int) -> None:
@@ -72,11 +80,11 @@ def _check_json(value: object, what: str, depth: int) -> None:
     elif kind is dict:
         for key, item in cast(dict[object, object], value).items():
             if type(key) is not str:
-                raise TypeError(f"{what} has the key {key!r}, a {type(key).__name__}; keys are text: {_HINT}")
+                raise TypeError(f"{what} has the key {key!r}, a {type(key).__name__}, and keys are text")
             _check_text(key, what)
             _check_json(item, f"{what}[{key!r}]", depth + 1)
     else:
-        raise TypeError(f"{what} is a {kind.__name__}, which is not JSON: {_HINT}")
+        raise TypeError(f"{what} is a {kind.__name__}, which is not JSON")
 
 
 def _check_text(text: str, what: str) -> None:
@@ -89,16 +97,18 @@ def _check_text(text: str, what: str) -> None:
 # --- with an annotation -----------------------------------------------------
 
 
+def _adapter(annotation: Any) -> TypeAdapter[object]:  # any annotation at all: no checker can know what it holds
+    try:
+        return TypeAdapter(annotation, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
+    except PydanticUserError:  # a type with a configuration of its own refuses another
+        return TypeAdapter(annotation)
+
+
 class _Typed:
     """Values of an annotated type, by pydantic; fields go by their names, not by their aliases."""
 
-    def __init__(self, annotation: Any) -> None:
-        try:  # a type with a configuration of its own refuses another
-            self._adapter = TypeAdapter[object](
-                annotation, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
-            )
-        except PydanticUserError:
-            self._adapter = TypeAdapter[object](annotation)
+    def __init__(self, annotation: object) -> None:
+        self._adapter = _adapter(portable(annotation))
 
     def encode(self, value: object, what: str) -> bytes:
         try:
@@ -139,10 +149,13 @@ class _Outcome:
         raise TypeError(f"{what} is a Failure of {type(held).__name__}, which its annotation does not list")
 
     def decode(self, data: bytes, what: str) -> object:
-        raw = json.loads(data)
+        raw = _load_object(data)
         if "success" in raw:
             return Success(self.success.decode(_dump(raw["success"]), what))
-        _, codec = self.failures[raw["of"]]
+        of = raw.get("of")
+        if not isinstance(of, int) or of >= len(self.failures):
+            raise TypeError(f"{what} is a failure of a kind that its annotation does not list")
+        _, codec = self.failures[of]
         return Failure(codec.decode(_dump(raw["failure"]), what))
 
 
@@ -150,8 +163,13 @@ def _dump(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def _load_object(data: bytes) -> dict[str, object]:
+    """A JSON object that was written here."""
+    return cast("dict[str, object]", json.loads(data))
+
+
 def _is_a(value: object, member: object) -> bool:
-    if member in (Any, object):
+    if member in _ANYTHING:
         return True
     if member is None:
         return value is None
@@ -179,6 +197,9 @@ def _outcome(annotation: object) -> _Outcome | None:
 
 _JSON = _Json()
 
+_ANYTHING: tuple[object, ...] = (Any, object, inspect.Parameter.empty)
+"""Annotations that say nothing."""
+
 
 @lru_cache(maxsize=4096)
 def _cached(annotation: object) -> Codec:
@@ -186,7 +207,7 @@ def _cached(annotation: object) -> Codec:
 
 
 def _made(annotation: object) -> Codec:
-    if annotation in (Any, object, inspect.Parameter.empty) or isinstance(annotation, TypeVar):
+    if annotation in _ANYTHING or isinstance(annotation, TypeVar):
         return _JSON
     return _outcome(annotation) or _Typed(annotation)
 
@@ -206,23 +227,31 @@ def codec_of(annotation: object) -> Codec:
         raise TypeError(f"{annotation!r} cannot be kept as JSON: {error.message}") from None
 
 
-def _hints(fn: Callable[..., object]) -> dict[str, object]:
-    """The annotations of what a call runs; those that cannot be resolved are left out."""
+def _hints(fn: Callable[..., object]) -> tuple[dict[str, object], Codec]:
+    """The annotations of what a call runs, and the codec of what has none.
+
+    Annotations that cannot be resolved count as none, and the codec's refusals say so.
+    """
     if isinstance(fn, partial):
         return _hints(cast("partial[object]", fn).func)
-    if not (inspect.isfunction(fn) or inspect.ismethod(fn)):
-        fn = fn.__call__
+    call: Callable[..., object] = fn.__call__
+    named = fn if inspect.isfunction(fn) or inspect.ismethod(fn) else call
     try:
-        return get_type_hints(fn, include_extras=True)
-    except (NameError, TypeError, AttributeError):
-        return {}
+        return get_type_hints(named, include_extras=True), _JSON
+    except NameError as error:
+        return {}, _Json(f"its annotations cannot be read ({error}); define the types that they name in the module")
+    except (TypeError, AttributeError):  # not written in Python: it has none
+        return {}, _JSON
 
 
 def result_codec(fn: Callable[..., object]) -> Codec:
     """The codec of what `fn` returns, or, if it is async, of what awaiting it gives."""
     if isinstance(fn, type):
         return codec_of(fn)
-    hint = _hints(fn).get("return", Any)
+    hints, plain = _hints(fn)
+    if "return" not in hints:
+        return plain
+    hint = hints["return"]
     if get_origin(hint) in (Awaitable, Coroutine):
         hint = get_args(hint)[-1]
     return codec_of(hint)
@@ -230,9 +259,9 @@ def result_codec(fn: Callable[..., object]) -> Codec:
 
 def parameters_of(fn: Callable[..., object]) -> tuple[tuple[inspect.Parameter, Codec], ...]:
     """The positional parameters of a workflow's function after the first, with their codecs."""
-    hints = _hints(fn)
+    hints, plain = _hints(fn)
     parameters = list(inspect.signature(fn).parameters.values())[1:]
-    return tuple((p, codec_of(hints.get(p.name, Any))) for p in parameters)
+    return tuple((p, codec_of(hints[p.name]) if p.name in hints else plain) for p in parameters)
 
 
 def elements(array: bytes) -> tuple[bytes, ...]:

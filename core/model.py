@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast
 
 __all__ = [
     "Conflict",
@@ -47,7 +47,7 @@ NAME_BYTES = 512
 """The longest name, id or step key, in bytes of UTF-8."""
 
 
-def check_name(what: str, text: str) -> str:
+def check_name(what: str, text: object) -> str:
     """`text`, if it can name something: 1 to 512 bytes of UTF-8 without NUL. Otherwise a ValueError names `what`."""
     if not isinstance(text, str):
         raise TypeError(f"{what} must be text, not {type(text).__name__}")
@@ -164,7 +164,7 @@ class Updated(_Lazy, Generic[_T_co]):
 
 def snapshot_of(make: Callable[[], _T], revision: Revision) -> Snapshot[_T]:
     """A snapshot whose state `make` gives, called when the state is first read."""
-    made: Snapshot[_T] = Snapshot.__new__(Snapshot)
+    made = cast("Snapshot[_T]", object.__new__(Snapshot))
     object.__setattr__(made, "_make", make)
     object.__setattr__(made, "revision", revision)
     return made
@@ -172,7 +172,7 @@ def snapshot_of(make: Callable[[], _T], revision: Revision) -> Snapshot[_T]:
 
 def updated_of(make: Callable[[], _T], previous_version: int, revision: Revision) -> Updated[_T]:
     """An `Updated` whose state `make` gives, called when the state is first read."""
-    made: Updated[_T] = Updated.__new__(Updated)
+    made = cast("Updated[_T]", object.__new__(Updated))
     object.__setattr__(made, "_make", make)
     object.__setattr__(made, "previous_version", previous_version)
     object.__setattr__(made, "revision", revision)

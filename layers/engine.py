@@ -304,38 +304,6 @@ class NoopEngine:
         return _absent()
 
 
-def layer(workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Engine, Clock | Ids | Ledger | Store]:
-    """The engine over whichever ledger is given. It drives its own `workflows`, unless `drive` says not to.
-
-    A ValueError says that two workflows have one name.
-    """
-    known = tuple(_by_name(workflows).values())
-
-    @provides
-    async def recipe(ledger: Ledger, store: Store, clock: Clock, ids: Ids) -> AsyncIterator[Engine]:
-        async with LedgerEngine(ledger, store, clock, ids, known, drive=drive) as engine:
-            yield engine
-
-    return recipe
-
-
-def layer_test(
-    workflows: Iterable[AnyWorkflow] = (), drive: bool = True
-) -> Layer[Engine, Clock | Ids | Ledger | Store]:
-    """The same engine: it is as deterministic as the clock, the ids and the ledger that it is given."""
-    return layer(workflows, drive)
-
-
-def layer_noop() -> Layer[Engine, Engine]:
-    """No engine: every call answers `Unavailable`."""
-
-    @provides
-    def recipe() -> Iterator[Engine]:
-        yield NoopEngine()
-
-    return recipe
-
-
 # --- helpers ------------------------------------------------------------------
 
 
@@ -395,3 +363,38 @@ def _ms(timeout: Timeout) -> int | None:
     if timeout is None:
         return None
     return round((timeout.total_seconds() if isinstance(timeout, timedelta) else timeout) * 1000)
+
+
+# --- layers ------------------------------------------------------------------
+
+
+def layer(workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Engine, Clock | Ids | Ledger | Store]:
+    """The engine over whichever ledger is given. It drives its own `workflows`, unless `drive` says not to.
+
+    A ValueError says that two workflows have one name.
+    """
+    known = tuple(_by_name(workflows).values())
+
+    @provides
+    async def recipe(ledger: Ledger, store: Store, clock: Clock, ids: Ids) -> AsyncIterator[Engine]:
+        async with LedgerEngine(ledger, store, clock, ids, known, drive=drive) as engine:
+            yield engine
+
+    return recipe
+
+
+def layer_test(
+    workflows: Iterable[AnyWorkflow] = (), drive: bool = True
+) -> Layer[Engine, Clock | Ids | Ledger | Store]:
+    """The same engine: it is as deterministic as the clock, the ids and the ledger that it is given."""
+    return layer(workflows, drive)
+
+
+def layer_noop() -> Layer[Engine, Engine]:
+    """No engine: every call answers `Unavailable`."""
+
+    @provides
+    def recipe() -> Iterator[Engine]:
+        yield NoopEngine()
+
+    return recipe
