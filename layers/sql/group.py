@@ -11,7 +11,6 @@ refused one writes nothing, and the others need no savepoint.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ...core.batch import (
@@ -48,18 +47,20 @@ Judged: TypeAlias = tuple[Batch, set[StoreKey]]
 StoreWrite: TypeAlias = PatchStore | CreateStore | DeleteStore
 
 
-@dataclass(slots=True)
 class Rows:
-    """What a group writes, in the order of the statements' parameters."""
+    """What a group writes, in the order of the statements' parameters; the changes of runs each with its statement."""
 
-    log: list[Row] = field(default_factory=list[Row])
-    bases: list[Row] = field(default_factory=list[Row])
-    later_bases: list[Row] = field(default_factory=list[Row])
-    receipts: list[Row] = field(default_factory=list[Row])
-    runs: list[tuple[str, Row]] = field(default_factory=list[tuple[str, Row]])  # each with its statement, in order
-    steps: list[Row] = field(default_factory=list[Row])
-    touched: dict[StoreKey, HeldStore] = field(default_factory=dict[StoreKey, HeldStore])
-    at_ms: int = 0
+    __slots__ = ("at_ms", "bases", "later_bases", "log", "receipts", "runs", "steps", "touched")
+
+    def __init__(self, at_ms: int) -> None:
+        self.at_ms = at_ms
+        self.touched: dict[StoreKey, HeldStore] = {}
+        self.log: list[Row] = []
+        self.bases: list[Row] = []
+        self.later_bases: list[Row] = []
+        self.receipts: list[Row] = []
+        self.runs: list[tuple[str, Row]] = []
+        self.steps: list[Row] = []
 
     def __bool__(self) -> bool:
         return bool(self.touched or self.log or self.later_bases or self.receipts or self.runs or self.steps)
@@ -78,7 +79,7 @@ class Rows:
 
 def decide(group: Sequence[Judged], held: Held, at_ms: int) -> tuple[list[Verdict], Rows]:
     """The verdicts of a group's batches, in order, and what they write. A batch with a bug in it raises."""
-    rows = Rows(at_ms=at_ms)
+    rows = Rows(at_ms)
     writer = _Writer(held, rows)
     return [_decide_one(batch, refused, held, writer) for batch, refused in group], rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...core.batch import (
     Batch,
@@ -28,13 +28,15 @@ from ...core.model import Revision, StepId, StoreKey
 __all__ = ["Asked", "Held", "HeldRun", "HeldStore"]
 
 
-@dataclass(slots=True)
 class Asked:
     """What a group has to know of what is stored."""
 
-    stores: set[StoreKey] = field(default_factory=set[StoreKey])
-    receipts: set[tuple[StoreKey, StepId]] = field(default_factory=set[tuple[StoreKey, StepId]])
-    runs: set[str] = field(default_factory=set[str])
+    __slots__ = ("receipts", "runs", "stores")
+
+    def __init__(self) -> None:
+        self.stores: set[StoreKey] = set()
+        self.receipts: set[tuple[StoreKey, StepId]] = set()
+        self.runs: set[str] = set()
 
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> Asked:
@@ -84,16 +86,18 @@ class HeldRun:
     fence: int
 
 
-@dataclass(slots=True)
 class Held:
     """What is stored, and then also what the batches judged so far will have written; the `Tips` of `judge`."""
 
-    last_sid: int
-    last_seq: int
-    last_no: int
-    stores: dict[StoreKey, HeldStore] = field(default_factory=dict[StoreKey, HeldStore])
-    receipts: dict[tuple[StoreKey, StepId], Receipt] = field(default_factory=dict[tuple[StoreKey, StepId], Receipt])
-    runs: dict[str, HeldRun] = field(default_factory=dict[str, HeldRun])
+    __slots__ = ("last_no", "last_seq", "last_sid", "receipts", "runs", "stores")
+
+    def __init__(self, last_sid: int, last_seq: int, last_no: int) -> None:
+        self.last_sid = last_sid
+        self.last_seq = last_seq
+        self.last_no = last_no
+        self.stores: dict[StoreKey, HeldStore] = {}
+        self.receipts: dict[tuple[StoreKey, StepId], Receipt] = {}
+        self.runs: dict[str, HeldRun] = {}
 
     def tip(self, key: StoreKey) -> Revision | None:
         store = self.stores.get(key)

@@ -77,8 +77,12 @@ class SqlLedger:
     # --- the service --------------------------------------------------------
 
     async def commit(self, batch: Batch) -> Verdict:
-        (verdict,) = await self.commit_all((batch,))
-        return verdict
+        if (refusal := self._refusal()) is not None:
+            return Failure(refusal)
+        (answer,) = await self._committer.submit((batch,))
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
         """As promised. A batch with a bug in it raises here; the others of the call have been judged on their own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from stepwell.services.ledger import Ledger
 
 from .victim import BOARD, FIRST, TOGETHER, Order, as_line
 
-KILLS_A_POINT = 20
+KILLS_A_POINT = 200 if os.environ.get("STEPWELL_SOAK") else 20
 """In each place where a process may end; half of them on a writer thread, half inline."""
 
 MODES: tuple[Literal["thread", "inline"], ...] = ("thread", "inline")
