@@ -17,10 +17,13 @@ __all__ = ["CLEANUP_MS", "Cancellation"]
 CLEANUP_MS: Final = 30_000
 """How long a cancelled run may go on to clean up."""
 
+AGAIN_MS: Final = 1_000
+"""How often a run that goes on after that is cut off."""
+
 
 @final
 class Cancellation:
-    """`expire` is called when the time to clean up is over; `expired` is true from then on."""
+    """`expire` is called when the time to clean up is over, and again until `close`; `expired` is true from then on."""
 
     __slots__ = ("_clock", "_expire", "_reached", "_shielded", "_timer", "expired", "has_reached", "requested")
 
@@ -82,4 +85,6 @@ class Cancellation:
     async def _time(self) -> None:
         await self._clock.sleep_until_ms(self._clock.now_ms() + CLEANUP_MS)
         self.expired = True
-        self._expire()
+        while True:  # a `finally` may wait for something once more
+            self._expire()
+            await self._clock.sleep_until_ms(self._clock.now_ms() + AGAIN_MS)

@@ -81,7 +81,10 @@ class RunDriver:
         if record.body is not None:
             self._tasks.add(record.body)
         try:
-            await self._to_the_end()
+            try:
+                await self._to_the_end()
+            finally:
+                record.cancellation.close()
             return True
         except Suspended:
             return await record.give_back()
@@ -95,7 +98,6 @@ class RunDriver:
             raise
         finally:
             _ = self._close_unawaited()
-            record.cancellation.close()
 
     # --- from the top to the end ----------------------------------------------
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from .engine_cancel_contract import EngineCancelContract
 from .engine_cases_contract import EngineCasesContract
+from .engine_defer_contract import EngineDeferContract
 from .engine_faults_contract import EngineFaultsContract
 from .engine_outcomes_contract import EngineOutcomesContract
 
 
-class EngineContract(EngineCasesContract, EngineFaultsContract, EngineOutcomesContract):
+class EngineContract(
+    EngineCancelContract, EngineCasesContract, EngineDeferContract, EngineFaultsContract, EngineOutcomesContract
+):
     pass

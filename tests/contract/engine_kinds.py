@@ -198,3 +198,17 @@ class Dying(Nth):
     @property
     def is_dead(self) -> bool:
         return self.made > self.n
+
+
+class Deaf(LedgerDouble):
+    """Once `deaf`, commits answer `Unavailable`: what an engine does after that is heard by nobody."""
+
+    def __init__(self, real: Ledger) -> None:
+        super().__init__(real)
+        self.deaf = False
+
+    async def commit(self, batch: Batch) -> Verdict:
+        return Failure(Unavailable("as the test says", "no")) if self.deaf else await super().commit(batch)
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        return tuple([await self.commit(batch) for batch in batches])
