@@ -235,7 +235,7 @@ def _hints(fn: Callable[..., object]) -> tuple[dict[str, object], Codec]:
     if isinstance(fn, partial):
         return _hints(cast("partial[object]", fn).func)
     call: Callable[..., object] = fn.__call__
-    named = fn if inspect.isfunction(fn) or inspect.ismethod(fn) else call
+    named = fn if isinstance(fn, types.FunctionType | types.MethodType) else call
     try:
         return get_type_hints(named, include_extras=True), _JSON
     except NameError as error:
