@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar, assert_never, final
 
 import msgspec
+from pydantic_core import to_json
 
 from .kind import is_dict, is_list
 from .model import Path
@@ -319,5 +320,8 @@ def decode(json: bytes) -> Patch:
 
 
 def replay_json(base: bytes, patches: Iterable[bytes]) -> bytes:
-    """The document, as JSON, to which the encoded patches lead from the document `base`."""
-    return msgspec.json.encode(replay_document(msgspec.json.decode(base), map(decode, patches)))
+    """The document, as JSON, to which the encoded patches lead from the document `base`.
+
+    It is written as pydantic writes: byte for byte the document of the state that the last patch was made for.
+    """
+    return to_json(replay_document(msgspec.json.decode(base), map(decode, patches)))

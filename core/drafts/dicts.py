@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from itertools import islice
 from typing import Final, TypeAlias
 
 from ..kind import ATOMS, Kind, acts_as_dict, is_dict, key_text
@@ -67,13 +68,17 @@ class DictDraft(Node[dict[object, object]]):
     def _store(self, key: object, value: object) -> None:
         if self._is_child_at(key, value):
             return
-        admitted = {type(next(iter(self._raw)))} if self._raw else self._context.key_types
-        key = admit_key(key, frozenset(admitted))
+        key = admit_key(key, self._admitted_keys())
         plain = self._plain(value)
         self._own()[key] = plain
         self._drop(key)
         self._changed.setdefault(key, False)
         self._settle(key, value)
+
+    def _admitted_keys(self) -> frozenset[type[object]]:
+        """Types of keys that may be written: that of its own keys; if it is empty, the declared ones and what it had."""
+        held = frozenset(type(key) for key in islice(self._raw or self._base, 1))
+        return held if self._raw else held | self._context.key_types
 
     def _remove(self, key: object) -> None:
         del self._own()[key]

@@ -73,11 +73,22 @@ def node_of(value: object) -> AnyNode | None:
     return None if find is None else find(value)
 
 
+_NEW: Final = "__new__"
+_NODE_ARGUMENTS: Final = 3  # of a node: its value, its parent and its key there
+
+
 def passes_for(type_: type[object], protocol: object) -> Callable[[type[_D]], type[_D]]:
-    """Let drafts of this class, which are their own nodes, pass for `type_` with `isinstance` and `match`."""
+    """Let drafts of this class, which are their own nodes, pass for `type_` with `isinstance` and `match`.
+
+    `type(draft)(values)`, as `dataclasses.asdict` has it, makes a plain container.
+    """
+
+    def new(draft: type[object], *args: object) -> object:
+        return object.__new__(draft) if len(args) == _NODE_ARGUMENTS else type_(*args)
 
     def mark(draft: type[_D]) -> type[_D]:
         draft._passes_for = type_
+        setattr(draft, _NEW, new)
         if isinstance(protocol, ABCMeta):
             protocol.register(draft)  # so that `match` takes it for a sequence or a mapping
         FACES[draft] = _itself

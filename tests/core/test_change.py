@@ -39,6 +39,7 @@ def change_of(schema: StateSchema[Any], state: Any, updater: Callable[[Any], Any
     assert schema.encode(change.state) == change.json
     document = patch.replay(msgspec.json.decode(before.json), patch.decode(change.patch_json))
     assert same(document, msgspec.json.decode(change.json)), "the patch does not lead to the document"
+    assert patch.replay_json(before.json, [change.patch_json]) == change.json
     covered = set(change.changed_paths)
     for path in diff(before.state, change.state):
         assert any(path[:end] in covered for end in range(len(path) + 1)), (path, covered)
@@ -111,6 +112,20 @@ def test_a_change_of_one_field_is_one_path_and_a_small_patch() -> None:
     assert change.state.status == "paid"
     assert change.changed_paths == (("status",),)
     assert change.patch_json == b'[["=",["status"],"paid"]]'
+
+
+def test_a_document_made_by_patches_is_the_document_of_the_state() -> None:
+    schema = StateSchema(dict[str, JsonValue])
+    values: list[JsonValue] = [1e22, -0.0, 2**70, "\u2028é", None, [True, {"b": 1, "a": 2}], 5e-324]
+    before = schema.validate({}).unwrap()
+    valid, patches = before, list[bytes]()
+    for at, value in enumerate(values):
+        change = decide_change(
+            schema, valid.state, valid.json, lambda d, at=at, value=value: d.update({str(at): value})
+        ).unwrap()
+        patches.append(change.patch_json)
+        valid = schema.validate(change.state).unwrap()
+    assert patch.replay_json(before.json, patches) == valid.json
 
 
 def test_s57_an_update_that_changes_nothing_leaves_the_very_state() -> None:

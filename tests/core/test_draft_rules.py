@@ -400,6 +400,12 @@ def test_a_dict_of_numbers_takes_numbers() -> None:
     with pytest.raises(TypeError, match="keys"):
         apply({1: [1]}, lambda d: d.update({True: [2]}))
 
+    def empty_and_fill(draft: dict[int, list[int]]) -> None:
+        draft.clear()
+        draft[5] = [5]
+
+    assert apply({1: [1]}, empty_and_fill).state == {5: [5]}
+
 
 def _write_beneath_and_replace(draft: dict[str, Any]) -> None:
     draft["messages"][0]["a"] = 1
@@ -646,6 +652,66 @@ def test_what_is_no_field_cannot_be_assigned() -> None:
 @dataclasses.dataclass
 class Shape:
     n: int = 0
+
+
+def test_helpers_of_the_standard_library_see_a_draft() -> None:
+    def updater(draft: Any) -> None:
+        draft.n = 7
+        draft.items += [1]
+        assert dataclasses.asdict(draft) == {"n": 7, "items": [1]}
+        assert dataclasses.replace(draft, n=50) == Listing(50, [1])
+        assert draft == Listing(7, [1])
+        assert Listing(7, [1]) == draft
+        assert type(draft.items)((1, 2)) == [1, 2]
+
+    assert untouched(Listing(), updater) == Listing(7, [1])
+
+
+@dataclasses.dataclass
+class Listing:
+    n: int = 0
+    items: list[int] = dataclasses.field(default_factory=list)
+
+
+class Own(BaseModel):
+    """A model with ways of its own."""
+
+    x: int = 0
+    log: list[str] = []
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "x":
+            self.log.append(f"x={value}")
+
+    def __getattr__(self, name: str) -> Any:
+        return 42 if name == "magic" else getattr(super(), "__getattr__")(name)  # noqa: B009
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and self.x == other.x
+
+    def __hash__(self) -> int:
+        return hash(self.x)
+
+    def __len__(self) -> int:
+        return len(self.log)
+
+    def __contains__(self, entry: str) -> bool:
+        return entry in self.log
+
+
+def test_a_models_own_ways_work_on_its_draft() -> None:
+    def updater(draft: Any) -> None:
+        draft.x = 3
+        assert draft.magic == 42
+        assert (len(draft), "x=3" in draft, hash(draft)) == (1, True, hash(3))
+        assert draft == Own(x=3)
+        assert Own(x=3) == draft
+        with pytest.raises(AttributeError):
+            draft.absent  # noqa: B018
+
+    made = untouched(Own(), updater)
+    assert (made.x, made.log) == (3, ["x=3"])
 
 
 def test_slotted_dataclasses_named_tuples_and_root_models_are_tracked() -> None:
