@@ -22,7 +22,7 @@ from ..app import Services
 from ..layer import Env, Failed, Layer, LayerError, build, get
 from .portal import BlockingApp, Portal
 
-__all__ = ["MEMORY", "App", "open", "open_blocking", "open_layer"]
+__all__ = ["MEMORY", "App", "admit_path", "open", "open_blocking", "open_layer"]
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -106,13 +106,14 @@ def open_layer(layer: Layer[Services, Services]) -> AbstractAsyncContextManager[
 
 
 def _layer(path: str | PathLike[str], workflows: Iterable[AnyWorkflow], drive: bool) -> Layer[Services, Services]:
-    where = _admit_path(path)
+    where = admit_path(path)
     if where == MEMORY:
         return apps.layer_memory(workflows=workflows, drive=drive)
     return apps.layer(where, workflows=workflows, drive=drive)
 
 
-def _admit_path(path: str | PathLike[str]) -> str:
+def admit_path(path: str | PathLike[str]) -> str:
+    """The path as text; a ValueError if it is none of a file that can be opened, nor `MEMORY`."""
     where = os.fsdecode(path)
     if where.startswith(("postgresql://", "postgres://")):
         raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -63,9 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(words, Problem("failed", error.format_message()))
     except (KeyboardInterrupt, click.Abort):
         return _report(words, Problem("interrupted", "interrupted", exit_code=INTERRUPTED))
-    except BrokenPipeError:  # whoever read has seen enough; nothing more is to be written, at exit neither
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def _report(words: Sequence[str], problem: Problem) -> int:

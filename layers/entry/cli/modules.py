@@ -25,7 +25,7 @@ def load_module(name: str) -> ModuleType:
     if path.suffix == ".py":
         if not path.is_file():
             raise Problem("module_not_found", f"there is no file {name}")
-        return _load_file(path.resolve())
+        return _load_file(path.resolve(), name)
     if os.sep in name or not all(part.isidentifier() for part in name.split(".")):
         raise Problem(
             "module_not_found", f"{name!r} is neither a module, like shop.orders, nor a path that ends in .py"
@@ -40,7 +40,7 @@ def load_module(name: str) -> ModuleType:
         raise _broken(name, error) from error
 
 
-def _load_file(path: Path) -> ModuleType:
+def _load_file(path: Path, given: str) -> ModuleType:
     _importable(str(path.parent))
     name = path.stem
     loaded = sys.modules.get(name)
@@ -50,14 +50,14 @@ def _load_file(path: Path) -> ModuleType:
         name = f"{name}@{path}"  # another module has the name already; no import statement can mean this one
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise Problem("module_not_found", f"{path} cannot be loaded as a module")
+        raise Problem("module_not_found", f"{given} cannot be loaded as a module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise _broken(str(path), error) from error
+        raise _broken(given, error) from error
     return module
 
 

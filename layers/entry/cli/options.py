@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -12,12 +12,13 @@ import click
 
 from ....core.model import Unavailable
 from ....core.outcome import Failure, Outcome
+from ....services.workflow import AnyWorkflow
 from ... import app as apps
-from ..open import MEMORY, App, open_layer
+from ..open import MEMORY, App, admit_path, open, open_layer
 from .output import Output
 from .problem import WRONG_USAGE, Met, Problem, problem_of
 
-__all__ = ["Settings", "open_existing", "run_blocking", "shared", "value_of"]
+__all__ = ["Settings", "open_driving", "open_existing", "run_blocking", "shared", "value_of"]
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Callable[..., object])
@@ -65,11 +66,24 @@ def shared(*, root: bool = False) -> Callable[[_C], _C]:
     return decorate
 
 
+def open_driving(settings: Settings, workflows: Sequence[AnyWorkflow]) -> AbstractAsyncContextManager[App, None]:
+    """The application in a database that is made where it is missing; it drives the runs of these workflows."""
+    return open(_admit_db(settings), workflows=workflows)
+
+
+def _admit_db(settings: Settings) -> str:
+    try:
+        return admit_path(settings.db)
+    except ValueError as error:
+        raise Problem("usage", str(error), exit_code=WRONG_USAGE) from None
+
+
 def open_existing(settings: Settings) -> AbstractAsyncContextManager[App, None]:
     """The application in a database that must be there already; nothing is driven."""
-    if settings.db == MEMORY:
+    path = _admit_db(settings)
+    if path == MEMORY:
         raise Problem("usage", f"{MEMORY!r} ends with its process, so there is nothing in it", exit_code=WRONG_USAGE)
-    return open_layer(apps.layer(settings.db, drive=False, create=False))
+    return open_layer(apps.layer(path, drive=False, create=False))
 
 
 def run_blocking(work: Coroutine[object, object, _A]) -> _A:

@@ -18,9 +18,9 @@ from ....services.ids import Ids
 from ....services.ledger import Ledger
 from ....services.workflow import AnyWorkflow
 from ...layer import get
-from ..open import App, open
+from ..open import App
 from .modules import find_workflow
-from .options import Settings, run_blocking, shared, value_of
+from .options import Settings, open_driving, run_blocking, shared, value_of
 from .output import Output
 from .problem import INTERRUPTED, WRONG_USAGE, Problem, problem_of
 from .recorded import outcome_of
@@ -84,7 +84,7 @@ def _set_aside(asked: Asked) -> Problem:
 async def _run(asked: Asked, run_id: str | None) -> object:
     """The JSON value that the run ends with; a `Problem` otherwise."""
     output = asked.settings.output
-    async with open(asked.settings.db, workflows=[asked.workflow]) as app:
+    async with open_driving(asked.settings, [asked.workflow]) as app:
         if run_id is None:
             run_id = get(app.env, Ids).new()
             output.note(f"run {run_id}")

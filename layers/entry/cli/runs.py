@@ -123,7 +123,7 @@ def resume(settings: Settings, run_id: str) -> None:
     """Let a stuck run try again; a worker goes on with it."""
     before, after = run_blocking(_ask(settings, run_id, App.resume))
     if before.state == "stuck":
-        _tell(settings, after, f"run {run_id} is {after.state}, and goes on when a worker drives it")
+        _tell(settings, after, f"run {run_id} is stuck no more, and goes on when a worker drives it")
     else:
         _tell(settings, after, f"nothing to resume: run {run_id} is {after.state}, and only a stuck one is resumed")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from ....core.codec import Codec, parameters_of
-from ....core.model import Path
 from ....core.kind import is_dict, is_list
+from ....core.model import Path
 from ....services.workflow import AnyWorkflow
 from .problem import WRONG_USAGE, Problem, path_text
 

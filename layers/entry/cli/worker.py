@@ -15,9 +15,9 @@ from ....services.clock import Clock
 from ....services.ledger import Ledger
 from ....services.workflow import AnyWorkflow
 from ...layer import get
-from ..open import App, open
+from ..open import App
 from .modules import workflows_of
-from .options import Settings, run_blocking, shared, value_of
+from .options import Settings, open_driving, run_blocking, shared, value_of
 from .output import Output, instant, plain
 from .recorded import status_json
 
@@ -50,7 +50,7 @@ async def _work(settings: Settings, workflows: Sequence[AnyWorkflow], once: bool
     output = settings.output
     names = [one.name for one in workflows]
     async with _told_to_stop() as stop:
-        async with open(settings.db, workflows=workflows) as app:
+        async with open_driving(settings, workflows) as app:
             since_ms = get(app.env, Clock).now_ms()
             output.note(f"worker of {', '.join(names)} in {settings.db}; Ctrl-C stops it")
             await Follower(app, names, output, since_ms).follow(stop, once)

@@ -1,0 +1,5 @@
+"""Fixtures of this folder."""
+
+from .shell import shell
+
+__all__ = ["shell"]

@@ -1,0 +1,60 @@
+"""How long a program takes to start: the import, and python's start to the result of its first run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Final
+
+IMPORT_S: Final = 0.200
+FIRST_RESULT_S: Final = 0.700
+
+ROUNDS: Final = 7
+
+PROGRAM: Final = """
+import asyncio
+import stepwell
+
+@stepwell.workflow
+async def hello(run: stepwell.Run, name: str) -> str:
+    return await run.step("greet", "hello {}".format, name)
+
+async def main() -> None:
+    async with stepwell.open("first.db", workflows=[hello]) as app:
+        handle = (await app.start(hello, "ann")).unwrap()
+        print((await handle.result()).unwrap(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+def seconds(words: Sequence[str], folder: Path) -> float:
+    begun = perf_counter()
+    subprocess.run([sys.executable, *words], cwd=folder, check=True, capture_output=True)
+    return perf_counter() - begun
+
+
+def import_seconds(folder: Path) -> float:
+    """As python counts it, without its own start."""
+    statement = "import time; begun = time.perf_counter(); import stepwell; print(time.perf_counter() - begun)"
+    done = subprocess.run([sys.executable, "-c", statement], cwd=folder, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def test_the_import_is_quick(tmp_path: Path) -> None:
+    assert median(import_seconds(tmp_path) for _ in range(ROUNDS)) <= IMPORT_S
+
+
+def test_from_the_start_of_python_to_the_first_result_is_quick(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    assert median(seconds(["program.py"], tmp_path) for _ in range(ROUNDS)) <= FIRST_RESULT_S
+
+
+def test_from_the_start_of_the_command_to_the_first_result_is_quick(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM.replace("asyncio.run(main())", ""))
+    words = ["-m", "stepwell", "run", "program.py:hello", "ann"]
+    assert median(seconds(words, tmp_path) for _ in range(ROUNDS)) <= FIRST_RESULT_S
