@@ -76,7 +76,7 @@ class DictDraft(Node[dict[object, object]]):
         self._settle(key, value)
 
     def _admitted_keys(self) -> frozenset[type[object]]:
-        """Types of keys that may be written: that of its own keys; if it is empty, the declared ones and what it had."""
+        """Types of keys that may be written: that of its own keys; if empty, the declared ones and what it had."""
         held = frozenset(type(key) for key in islice(self._raw or self._base, 1))
         return held if self._raw else held | self._context.key_types
 
