@@ -185,7 +185,7 @@ def test_an_optional_key_that_comes_in_between_is_one_change() -> None:
 # --- replacing ----------------------------------------------------------------------
 
 
-def test_s55_replacing_reports_what_differs() -> None:
+def test_replacing_reports_what_differs() -> None:
     schema = StateSchema(dict[str, JsonValue])
     change = change_of(schema, {"messages": ["a"], "unrelated": 1}, lambda _: Replace({"messages": ["b"]}))
     assert change.state == {"messages": ["b"]}
@@ -267,7 +267,7 @@ def test_s86_an_undeclared_key_is_refused_where_others_are_declared() -> None:
         decide_change(schema, before.state, before.json, lambda d: d.text.update({number > 0: 1}))
 
 
-# --- S98, S145: types are kept, the committed state is never reached ------------------
+# --- types are kept, the committed state is never reached ------------------
 
 
 @pytest.mark.parametrize(("before", "after"), [(True, 1), (1, 1.0), (0, False), (0.0, -0.0), ([], {}), (None, False)])
@@ -300,7 +300,7 @@ def test_s145_a_validator_that_changes_its_input_does_not_reach_the_committed_st
     assert same(before.state, kept)
 
 
-def test_s21_what_is_handed_out_is_the_callers_own() -> None:
+def test_what_is_handed_out_is_the_callers_own() -> None:
     before = ORDERS.validate(Order(tags=["a"])).unwrap()
     out = ORDERS.clone(before.state)
     out.tags.append("mine")

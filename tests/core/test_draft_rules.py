@@ -424,24 +424,26 @@ def _write_and_shift(draft: dict[str, Any]) -> None:
     ("updater", "paths"),
     [
         pytest.param(
-            lambda d: d["messages"].append({"id": "msg-5"}), {("messages", 4), ("messages", SHAPE)}, id="S78-core"
+            lambda d: d["messages"].append({"id": "msg-5"}), {("messages", 4), ("messages", SHAPE)}, id="append"
         ),
         pytest.param(
             lambda d: d["messages"].pop(1) and None,
             {("messages", 1), ("messages", 2), ("messages", 3), ("messages", SHAPE)},
-            id="S79-core",
+            id="pop-in-the-middle",
         ),
         pytest.param(
             lambda d: d["messages"].pop(0) and None,
             {("messages", at) for at in range(4)} | {("messages", SHAPE)},
-            id="S80-core",
+            id="pop-at-the-start",
         ),
         pytest.param(
             lambda d: d["profile"]["tags"].update(a=1, b=2),
             {("profile", "tags", "a"), ("profile", "tags", "b"), ("profile", "tags", SHAPE)},
-            id="S81-core",
+            id="two-new-keys",
         ),
-        pytest.param(lambda d: [d.update(status=s) for s in "abc"] and None, {("status",)}, id="S83-core"),
+        pytest.param(
+            lambda d: [d.update(status=s) for s in "abc"] and None, {("status",)}, id="three-writes-of-one-field"
+        ),
         pytest.param(lambda d: d["messages"].reverse(), {("messages", at) for at in range(4)}, id="reverse"),
         pytest.param(lambda d: d["messages"].sort(key=lambda m: m["id"]), set(), id="sorted-already"),
         pytest.param(lambda d: d["messages"].insert(1, d["messages"].pop(1)), set(), id="taken-out-and-put-back"),

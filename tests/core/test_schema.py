@@ -199,7 +199,7 @@ def test_sets_are_written_in_one_order() -> None:
     ],
     ids=str,
 )
-def test_s6_falsy_and_plain_states_are_states(type_: Any, value: object) -> None:
+def test_falsy_and_plain_states_are_states(type_: Any, value: object) -> None:
     schema: StateSchema[Any] = StateSchema(type_)
     valid = schema.validate(value).unwrap()
     assert same(valid.state, value)
