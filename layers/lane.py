@@ -133,7 +133,8 @@ class Lanes:
                 tickets = [*await self._round_of_many(lane, tickets[:room]), *tickets[room:]]
         except asyncio.CancelledError:
             for ticket in (*tickets, *lane.waiting):
-                ticket.failed(Unavailable("the store was closed while a call waited", "unknown"))
+                applied = "unknown" if ticket.handed_over else "no"
+                ticket.failed(Unavailable("the store was closed while a call waited", applied))
             lane.waiting.clear()
             raise
         finally:

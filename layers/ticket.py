@@ -62,7 +62,6 @@ class Ticket(Generic[_A_co, _E_co]):
         "_context",
         "_done",
         "_error",
-        "_handed_over",
         "_join",
         "_operation",
         "_planned",
@@ -70,6 +69,7 @@ class Ticket(Generic[_A_co, _E_co]):
         "_state_bytes",
         "attempts",
         "batch",
+        "handed_over",
         "held",
         "key",
         "withdrawn",
@@ -86,7 +86,7 @@ class Ticket(Generic[_A_co, _E_co]):
         self._error: BaseException | None = None
         self._reply: Reply[_A_co, _E_co] | None = None
         self._done: asyncio.Future[None] | None = None
-        self._handed_over = False
+        self.handed_over = False
         self._answered = False
         self.attempts = 0
         self.batch = _NOTHING
@@ -120,7 +120,7 @@ class Ticket(Generic[_A_co, _E_co]):
 
     def hand_over(self) -> Batch:
         """The batch, for the ledger: from now on it cannot be taken back."""
-        self._handed_over = True
+        self.handed_over = True
         return self.batch
 
     # --- answering ----------------------------------------------------------
@@ -139,7 +139,7 @@ class Ticket(Generic[_A_co, _E_co]):
 
     def lost(self) -> None:
         """The batch was refused, and what it rests on is to be planned again; now it may be taken back once more."""
-        self._handed_over = False
+        self.handed_over = False
         if self.withdrawn:
             self._wake()  # nobody asks for its answer any more
 
@@ -181,7 +181,7 @@ class Ticket(Generic[_A_co, _E_co]):
             await self._done
         except asyncio.CancelledError:
             self.withdrawn = True
-            if self._handed_over and not self._answered:
+            if self.handed_over and not self._answered:
                 self._done = loop.create_future()
                 await _wait_bounded(self._done, clock)
             raise

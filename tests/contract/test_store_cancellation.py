@@ -185,10 +185,14 @@ async def test_when_the_store_is_closed_whoever_waits_is_told(world: World) -> N
     gate.let_one()
     await asyncio.wait({tasks[0]})
     await turns()
+    tasks.append(asyncio.create_task(store.update(chats, "c", append("late"))))
+    await turns()
     await store.close()
     assert [failure(await task) for task in tasks[1:]] == [
-        Unavailable("the store was closed while a call waited", "unknown")
-    ] * 2
+        Unavailable("the store was closed while a call waited", "unknown"),  # with the ledger, together
+        Unavailable("the store was closed while a call waited", "unknown"),
+        Unavailable("the store was closed while a call waited", "no"),
+    ]
 
 
 # --- at every point ------------------------------------------------------------------
