@@ -50,9 +50,9 @@ def child_of(node: AnyNode, key: Hashable, value: object) -> object:
             return value
         if kind is Kind.FROZENSET or kind is Kind.UNKNOWN:
             return clone_members(value, clone)
-        make = _makers[type_] = FIND_MAKER[kind](type_)
-    elif kind_of(type_) is Kind.TUPLE and is_fixed(value):
-        return value
+        make = FIND_MAKER[kind](type_)
+        if kind is not Kind.TUPLE:  # of which each value is looked at
+            _makers[type_] = make
     child = children[key] = make(value, node, key)
     return child._face
 

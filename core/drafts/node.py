@@ -178,7 +178,7 @@ class Node(Generic[_R_co]):
 
     def _end(self) -> None:
         object.__setattr__(self, "_raw", ENDED)
-        object.__setattr__(self, "_base", ENDED)
+        self._base = self._raw
         self._owned = True
         self._parent = self._children = self._face = None
 

@@ -30,7 +30,7 @@ class RecordNode(Node[object]):
         super().__init__(raw, parent, key, parent._context)
         self.type: RecordType = record_type(type(raw))
         self.fields = self.type.fields(raw)
-        self.extras = self.type.extras(raw)
+        self.extras = self.type.extras(raw) if self.type.extras_allowed else None
         self._changed: dict[str, None] = {}
 
     # --- as a node ---
