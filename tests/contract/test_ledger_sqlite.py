@@ -318,6 +318,7 @@ def in_child(call: Coroutine[None, None, object]) -> object:
     raise AssertionError("it waited for something")
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the child does nothing that could lock
 async def test_a_forked_process_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path / "app.db") as ledger:
         await ledger.commit(create())

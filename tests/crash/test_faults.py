@@ -17,7 +17,7 @@ import apsw
 import pytest
 
 from stepwell.core.batch import Batch, Committed, PatchStore, StoreAt
-from stepwell.core.model import Unavailable
+from stepwell.core.model import StoreKey, Unavailable
 from stepwell.core.outcome import Failure, Success
 from stepwell.layers.sql.committer import CommitMode, Committer
 from stepwell.layers.sql.opening import connect_reader, connect_writer, open_file
@@ -202,3 +202,41 @@ async def test_an_error_at_a_point_answers_everybody(point: CommitPoint, mode: C
             unavailable(verdicts, "unknown" if point is CommitPoint.AFTER_COMMIT else "no", "Full")
         written = point in UNUSED or point is CommitPoint.AFTER_COMMIT
         await goes_on(ledger, CALLERS if written else 0)
+
+
+@modes
+async def test_an_error_that_one_batch_brings_about_is_its_own(mode: CommitMode, tmp_path: Path) -> None:
+    attempts = 0
+
+    def reach(point: CommitPoint) -> None:
+        nonlocal attempts
+        if point is CommitPoint.AFTER_LOG:
+            attempts += 1
+            if attempts in (1, 3):  # all together, and then the second of them alone
+                raise apsw.exception_for(apsw.SQLITE_CONSTRAINT)
+
+    async with opened(tmp_path / "app.db", mode, on_point=reach) as ledger:
+        keys = [StoreKey("orders", str(n)) for n in range(3)]
+        first, second, third = await asyncio.gather(*(ledger.commit(create(key)) for key in keys))
+        assert (first, third) == (Success(Committed(at(0), (1,))), Success(Committed(at(0), (2,))))
+        assert isinstance(second, Failure)
+        assert second.failure() == Unavailable("the batch could not be written: Constraint", "no")
+        assert [await ledger.tip(key) for key in keys] == [Success(at(0)), Success(None), Success(at(0))]
+
+
+async def test_a_thread_that_is_told_to_end_answers_and_goes_on(tmp_path: Path) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["message"])))
+    broken = False
+
+    def reach(point: CommitPoint) -> None:
+        if broken and point is CommitPoint.AFTER_LOG:
+            raise SystemExit
+
+    async with opened(tmp_path / "app.db", "thread", on_point=reach) as ledger:
+        await ledger.commit(create())
+        broken = True
+        unavailable(await call_together(ledger, 1), "unknown", "cut short")
+        broken = False
+        await goes_on(ledger)
+    assert told == ["a commit was cut short"]
