@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import operator
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +18,7 @@ from pydantic_core import PydanticUndefined
 
 from .kind import is_class
 
-__all__ = ["Bare", "Field", "fields_of", "is_required", "private_data", "strip", "strip_qualifiers"]
+__all__ = ["Bare", "Field", "fields_of", "is_required", "private_data", "strip", "strip_qualifiers", "subscripted"]
 
 _UNFIT: Final[frozenset[object]] = frozenset(
     {
@@ -132,6 +131,20 @@ def strip_qualifiers(hint: object) -> object:
     return hint
 
 
+class _Form(typing.Protocol):
+    def __getitem__(self, args: object) -> object: ...
+
+
+def _takes_arguments(form: object) -> typing.TypeGuard[_Form]:
+    return form is not None  # every form and class that had arguments takes them again
+
+
+def subscripted(form: object, args: object) -> object:
+    """`form[args]`, of which checkers know nothing."""
+    assert _takes_arguments(form)
+    return form[args]
+
+
 # --- fields ---------------------------------------------------------------------
 
 
@@ -153,10 +166,7 @@ def _fields_of_infos(infos: dict[str, FieldInfo]) -> Iterator[Field]:
 
 
 def _annotated(info: FieldInfo) -> object:
-    form: Callable[[object], object] = operator.methodcaller(
-        "__class_getitem__", (info.annotation, info, *info.metadata)
-    )
-    return form(typing.Annotated)
+    return subscripted(typing.Annotated, (info.annotation, info, *info.metadata))
 
 
 def _problem_of(info: FieldInfo) -> str | None:
