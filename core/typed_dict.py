@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import typing_extensions
 
-from .annotation import is_required, strip, strip_qualifiers
+from .annotation import is_required, strip, strip_qualifiers, subscripted
 from .kind import is_class
 
 __all__ = ["portable"]
@@ -32,11 +32,11 @@ def _rebuilt(type_: object, above: tuple[object, ...]) -> object:
         return type_
     if origin is typing.Annotated:
         first, *metadata = args
-        return _indexed(typing.Annotated, (_rebuilt(first, above), *metadata))
+        return subscripted(typing.Annotated, (_rebuilt(first, above), *metadata))
     rebuilt = tuple(_rebuilt(arg, above) for arg in args)
     if rebuilt == args:
         return type_
-    return _indexed(typing.Union if strip(type_).is_union else origin, rebuilt)
+    return subscripted(typing.Union if strip(type_).is_union else origin, rebuilt)
 
 
 def _rebuilt_dict(type_: type[object], above: tuple[object, ...]) -> object:
@@ -47,22 +47,9 @@ def _rebuilt_dict(type_: type[object], above: tuple[object, ...]) -> object:
     for name, hint in typing_extensions.get_type_hints(type_, include_extras=True).items():
         bare = _rebuilt(strip_qualifiers(hint), (*above, type_))
         needed = is_required(hint, name in required)
-        fields[name] = _indexed(typing_extensions.Required if needed else typing_extensions.NotRequired, bare)
+        fields[name] = subscripted(typing_extensions.Required if needed else typing_extensions.NotRequired, bare)
     make: Callable[[str, dict[str, object]], object] = vars(typing_extensions)["TypedDict"]
     made = make(type_.__name__, fields)
     for name in ("__module__", "__qualname__", "__doc__"):
         setattr(made, name, getattr(type_, name))
     return made
-
-
-class _Form(typing.Protocol):
-    def __getitem__(self, args: object) -> object: ...
-
-
-def _takes_arguments(form: object) -> typing.TypeGuard[_Form]:
-    return form is not None  # every form and class that had arguments takes them again
-
-
-def _indexed(form: object, args: object) -> object:
-    assert _takes_arguments(form)
-    return form[args]
