@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -76,6 +77,28 @@ class Shell:
         with self._process([*prefix, sys.executable, "-m", "stepwell", *words], {}) as process:
             out, err = process.communicate(timeout=60)
         return Said(process.returncode, out, err)
+
+    def on_terminal(self, *words: str, **environment: str) -> str:
+        """What somebody at a terminal sees of it."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stepwell", *words],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm", **environment},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        seen = b""
+        with (
+            process,
+            open(ours, "rb", buffering=0) as screen,
+            contextlib.suppress(OSError),
+        ):  # how Linux ends a terminal
+            while part := screen.read(4096):
+                seen += part
+        return seen.decode()
 
     def _python(self, *words: str, **environment: str) -> subprocess.Popen[str]:
         return self._process([sys.executable, *words], environment)

@@ -168,7 +168,7 @@ def test_doctor_tells_what_all_is_made_of(shell: Shell) -> None:
     assert (value["schema_version"], value["application_id"]) == (1, 0x53574C4C)
     assert (value["stores"], value["runs"], value["steps"]) == (1, {"completed": 1, "failed": 1}, 2)
     assert value["owners"] == []
-    assert value["free_bytes"] > 0
+    assert value["free_space_bytes"] > 0
     assert value["sync_us"] >= 0
     assert all(finding["wrong"] is None for finding in found.values())
     said = shell("doctor")

@@ -162,6 +162,18 @@ def test_s140_an_id_of_another_workflow_exits_1_and_shows_both(shell: Shell) -> 
         assert "sum_up" in said.err
 
 
+def test_a_recorded_result_that_no_longer_fits_the_code_is_told(shell: Shell) -> None:
+    text = "@workflow\nasync def count(run: Run) -> {}:\n    return {}"
+    write_module(shell.folder, "changed.py", text.format("str", "'many'"))
+    assert shell.run("run", "changed:count", "--id", "c").out == "many\n"
+    write_module(shell.folder, "changed.py", text.format("int", "3"))
+    said = shell.run("run", "changed:count", "--id", "c")
+    assert (said.code, said.out) == (1, "")
+    assert "does not fit its type" in said.err
+    assert "`stepwell show c`" in said.err
+    assert shell("show", "c", "--json").json["result"] == "many"
+
+
 def test_a_cancelled_run_is_reported(shell: Shell) -> None:
     with shell.begin("run", f"{SHOP}:waits", "--id", "w") as process:
         interrupt_when_waiting(shell, process.pid, "w")
@@ -316,13 +328,11 @@ def test_s126_a_run_whose_workflow_no_worker_knows_stays_as_it_was(shell: Shell)
 
 
 def test_a_name_that_means_two_workflows_is_refused(shell: Shell) -> None:
-    twins = [
-        f"@workflow(name='{name}')\nasync def {variable}(run: Run) -> None: ..." for name, variable in ("ab", "ba")
-    ]
-    write_module(shell.folder, "twins_of_names.py", "\n".join(twins))
+    twins = "@workflow(name='{}')\nasync def {}(run: Run) -> None: ...\n"
+    write_module(shell.folder, "twins_of_names.py", twins.format("a", "b") + twins.format("b", "a"))
     said = shell("run", "twins_of_names.py:a", "--json")
     assert (said.code, said.error["code"]) == (1, "ambiguous_workflow")
-    assert "'a', 'b'" in said.error["error"]
+    assert "'b', 'a'" in said.error["error"]
 
 
 def test_two_modules_with_workflows_of_one_name_are_refused(shell: Shell) -> None:

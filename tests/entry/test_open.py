@@ -19,6 +19,7 @@ from stepwell import (
     Failure,
     Ids,
     Ledger,
+    ManualClock,
     Run,
     RunFailed,
     Store,
@@ -30,6 +31,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.layers import app as apps
+from stepwell.layers import clock as clocks
 from stepwell.layers import ledger
 from stepwell.layers.entry.open import open_layer
 from stepwell.services.ledger import CannotOpen
@@ -53,6 +55,12 @@ async def double(run: Run, number: int) -> int:
 @workflow(name="test_open.fails")
 async def fails(run: Run) -> None:
     raise RuntimeError("no")
+
+
+@workflow(name="test_open.naps")
+async def naps(run: Run) -> str:
+    await run.sleep("nap", 3600)
+    return "rested"
 
 
 @workflow(name="test_open.double")
@@ -129,6 +137,22 @@ async def test_after_the_block_every_call_fails_closed(tmp_path: Path) -> None:
         pass
     assert isinstance((await app.status("x")).failure(), Unavailable)
     assert isinstance((await app.store(numbers, "n").get()).failure(), Unavailable)
+
+
+async def test_in_a_test_an_hour_passes_when_the_clock_is_advanced() -> None:
+    clock = ManualClock(1_000)
+    async with open_layer(apps.layer_test(workflows=[naps]).override(clocks.layer_test(clock))) as app:
+        handle = (await app.start(naps)).unwrap()
+        await clock.advance(3_599_000)
+        assert (await handle.status()).unwrap().state == "waiting"
+        await clock.advance(1_000)
+        assert await handle.result() == Success("rested")
+
+
+async def test_where_every_service_is_absent_nothing_is_pretended() -> None:
+    async with open_layer(apps.layer_noop()) as app:
+        assert isinstance((await app.start(double, 1)).failure(), Unavailable)
+        assert isinstance((await app.store(numbers, "n").get_or_create({})).failure(), Unavailable)
 
 
 # --- what cannot be opened ------------------------------------------------------

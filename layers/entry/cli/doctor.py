@@ -41,6 +41,11 @@ class Finding:
     wrong: str | None = None
     remark: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The name for people, whose values say their unit themselves."""
+        return self.name.removesuffix("_bytes").removesuffix("_us").replace("_", " ")
+
     def as_json(self) -> dict[str, object]:
         return {"name": self.name, "value": self.value, "wrong": self.wrong, "remark": self.remark}
 
@@ -60,7 +65,7 @@ def doctor(settings: Settings) -> None:
     else:
         _print(output, findings)
     if wrong:
-        text = "; ".join(f"{finding.name.replace('_', ' ')}: {finding.wrong}" for finding in wrong)
+        text = "; ".join(f"{finding.label}: {finding.wrong}" for finding in wrong)
         raise Problem("unhealthy", text, details={"wrong": [finding.name for finding in wrong]})
 
 
@@ -72,7 +77,7 @@ def _print(output: Output, findings: list[Finding]) -> None:
             shown = f"{shown}  WRONG: {finding.wrong}"
         elif finding.remark is not None:
             shown = f"{shown}  ({finding.remark})"
-        pairs.append((finding.name.replace("_", " "), shown))
+        pairs.append((finding.label, shown))
     output.pairs(pairs)
 
 
@@ -125,7 +130,7 @@ def _runs(found: apps.Inspection) -> Iterator[Finding]:
 def _disk(disk: apps.Disk) -> Iterator[Finding]:
     yield Finding("file_system", disk.file_system, disk.file_system or "not known", remark=disk.warning)
     full = None if disk.free_bytes >= LEAST_FREE_BYTES else "make room: commits fail when the disk is full"
-    yield Finding("free_bytes", disk.free_bytes, _size(disk.free_bytes), wrong=full)
+    yield Finding("free_space_bytes", disk.free_bytes, _size(disk.free_bytes), wrong=full)
     shown = "not measured: the folder cannot be written" if disk.sync_us is None else f"{disk.sync_us / 1000:.2f} ms"
     yield Finding("sync_us", disk.sync_us, shown)
 

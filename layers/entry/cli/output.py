@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 from .problem import Problem
 
@@ -62,15 +62,18 @@ class Output:
         if not self.as_json:
             print(plain(text), file=sys.stderr, flush=True)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Rows for people; a None is an empty cell, and what names a state has its colour."""
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Collection[str] = ()) -> None:
+        """Rows for people; a None is an empty cell, and what names a state has its colour.
+
+        Where the screen is too narrow, the other columns are folded, those that are to stay `whole` last.
+        """
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
         for column in columns:
-            table.add_column(column, overflow="fold")
+            table.add_column(column, overflow="fold", no_wrap=column in whole)
         for row in rows:
             cells = ["" if cell is None else plain(str(cell)) for cell in row]
             table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
@@ -144,11 +147,11 @@ def shorten(text: str | None) -> str | None:
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 
-def instant(at_ms: int | None) -> str | None:
+def instant(at_ms: int | None, precision: Literal["seconds", "milliseconds"] = "milliseconds") -> str | None:
     """An instant for people, in their own time zone."""
     if at_ms is None:
         return None
     try:
-        return datetime.fromtimestamp(at_ms / 1000).isoformat(sep=" ", timespec="milliseconds")
+        return datetime.fromtimestamp(at_ms / 1000).isoformat(sep=" ", timespec=precision)
     except (ValueError, OverflowError, OSError):  # beyond what a calendar holds
         return f"{at_ms} ms"

@@ -112,6 +112,7 @@ def print_run(output: Output, row: RunRow, steps: Sequence[StepRow]) -> None:
                 (s.position, s.key, s.kind, s.target, s.status, s.attempt or None, instant(s.recorded_at_ms), _value(s))
                 for s in steps
             ],
+            whole=("#", "status", "recorded"),
         )
     if row.outcome is not None:
         output.text("")

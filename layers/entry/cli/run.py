@@ -122,6 +122,9 @@ async def _ended(app: App, run_id: str, output: Output) -> RunRow:
                 if output.live:
                     tell(_in_brief(status, value_of(await ledger.steps(run_id))))
         gave = await result
+    except TypeError as error:
+        text = f"{error}; `stepwell show {run_id}` prints it as it was recorded"
+        raise Problem("invalid_result", text, details={"id": run_id}) from None
     finally:
         result.cancel()
     row = value_of(await ledger.run(run_id))

@@ -16,7 +16,7 @@ from ....services.ledger import Ledger
 from ...layer import get
 from ..open import App
 from .options import Settings, open_existing, run_blocking, shared, value_of
-from .output import instant, shorten
+from .output import instant
 from .problem import problem_of
 from .recorded import print_run, run_json, status_json
 
@@ -43,19 +43,9 @@ def runs(settings: Settings, state: RunState | None, workflow: str | None, limit
         output.json({"runs": [status_json(status) for status in found]})
         return
     output.table(
-        ["run", "workflow", "state", "waits for", "problem", "started", "changed"],
-        [
-            (
-                s.id,
-                s.workflow,
-                s.state,
-                s.waiting_on,
-                shorten(s.problem),
-                instant(s.created_at_ms),
-                instant(s.updated_at_ms),
-            )
-            for s in found
-        ],
+        ["run", "workflow", "state", "changed", "waits for, or problem"],
+        [(s.id, s.workflow, s.state, instant(s.updated_at_ms, "seconds"), s.problem or s.waiting_on) for s in found],
+        whole=("state", "changed"),
     )
     if len(found) == limit:
         output.note(f"there may be more: --after {found[-1].id}")

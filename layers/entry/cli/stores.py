@@ -39,8 +39,8 @@ def stores(settings: Settings, name: str | None, limit: int) -> None:
     if output.as_json:
         output.json({"stores": [_tip_json(tip) for tip in shown], "count": len(found)})
         return
-    rows = [(t.key.name, t.key.id, t.revision.version, instant(t.updated_at_ms)) for t in shown]
-    output.table(["name", "id", "version", "changed"], rows)
+    rows = [(t.key.name, t.key.id, t.revision.version, instant(t.updated_at_ms, "seconds")) for t in shown]
+    output.table(["name", "id", "version", "changed"], rows, whole=("version", "changed"))
     if len(found) > len(shown):
         output.note(f"{len(found) - len(shown)} more: --limit {len(found)}")
 

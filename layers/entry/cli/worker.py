@@ -19,6 +19,7 @@ from ..open import App
 from .modules import workflows_of
 from .options import Settings, open_driving, run_blocking, shared, value_of
 from .output import Output, instant, plain
+from .problem import Problem
 from .recorded import status_json
 
 __all__ = ["worker"]
@@ -97,13 +98,20 @@ class Follower:
         stopped = asyncio.ensure_future(stop.wait())
         try:
             while not stopped.done():
-                idle = once and await self._is_idle()
-                changes = value_of(await self._ledger.changes())
-                if changes != seen:
-                    await self._look()
-                    seen = changes
-                if idle:
-                    return
+                try:
+                    idle = once and await self._is_idle()
+                    changes = value_of(await self._ledger.changes())
+                    if changes != seen:
+                        await self._look()
+                        seen = changes
+                    if idle:
+                        return
+                except Problem as problem:
+                    if once:
+                        raise
+                    self._output.note(
+                        problem.message
+                    )  # the engine goes on as soon as the database does, and so does this
                 pause = asyncio.ensure_future(self._clock.sleep_until_ms(self._clock.now_ms() + LOOK_MS))
                 await asyncio.wait((stopped, pause), return_when=asyncio.FIRST_COMPLETED)
                 pause.cancel()
