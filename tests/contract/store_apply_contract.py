@@ -23,7 +23,7 @@ from stepwell import (
     Unavailable,
     Updated,
 )
-from stepwell.core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RunFence, WriteStep
+from stepwell.core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RunFence, StoreAt, WriteStep
 from stepwell.core.operation import Create, Delete, DeleteFrom, Update, UpdateFrom
 from stepwell.core.run import RunRow
 from stepwell.core.step import StepRow, StepStatus
@@ -195,6 +195,15 @@ class StoreApplyContract:
             with pytest.raises(LookupError, match="a bug in the join"):
                 await client.joinable.apply(operation, join)
         assert await messages(client.store) == (0, [])
+
+    async def test_a_join_that_expects_something_of_stores_is_a_bug(self, world: World) -> None:
+        client = await world.client()
+
+        def join(outcome: Outcome[object, object]) -> Batch:
+            return Batch((StoreAt(StoreKey("chat", "other"), Revision("any", 0)),))
+
+        with pytest.raises(RuntimeError, match="a join expects nothing of stores"):
+            await client.joinable.apply(update("x"), join)
 
     async def test_what_is_too_large_is_recorded_as_that(self, world: World) -> None:
         client = await world.client(limits=Limits(state_bytes=60))
