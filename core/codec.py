@@ -25,7 +25,17 @@ from .model import RecordedError
 from .outcome import Failure, Success
 from .typed_dict import portable
 
-__all__ = ["Codec", "codec_of", "elements", "error_json", "parameters_of", "read_error", "result_codec", "same_json"]
+__all__ = [
+    "Codec",
+    "codec_of",
+    "elements",
+    "error_json",
+    "parameters_of",
+    "read_error",
+    "result_codec",
+    "same_json",
+    "unwrapped",
+]
 
 
 class Codec(Protocol):
@@ -53,7 +63,10 @@ class _Json:
             _check_json(value, what, 0)
         except TypeError as error:
             raise TypeError(f"{error}: {self.hint}") from None
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except ValueError as error:  # a whole number with more digits than Python writes
+            raise TypeError(f"{what}: {error}") from None
 
     def decode(self, data: bytes, what: str) -> object:
         return json.loads(data)
@@ -227,15 +240,21 @@ def codec_of(annotation: object) -> Codec:
         raise TypeError(f"{annotation!r} cannot be kept as JSON: {error.message}") from None
 
 
+def unwrapped(fn: Callable[..., object]) -> Callable[..., object]:
+    """The function that a chain of partials calls in the end."""
+    while isinstance(fn, partial):
+        fn = cast("partial[object]", fn).func
+    return fn
+
+
 def _hints(fn: Callable[..., object]) -> tuple[dict[str, object], Codec]:
     """The annotations of what a call runs, and the codec of what has none.
 
     Annotations that cannot be resolved count as none, and the codec's refusals say so.
     """
-    if isinstance(fn, partial):
-        return _hints(cast("partial[object]", fn).func)
-    call: Callable[..., object] = fn.__call__
-    named = fn if isinstance(fn, types.FunctionType | types.MethodType) else call
+    function = unwrapped(fn)
+    call: Callable[..., object] = function.__call__
+    named = function if isinstance(function, types.FunctionType | types.MethodType) else call
     try:
         return get_type_hints(named, include_extras=True), _JSON
     except NameError as error:

@@ -15,11 +15,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast, final, overload
 
-from ..core.codec import Codec, result_codec
+from ..core.codec import Codec, result_codec, unwrapped
 from ..core.model import (
     Conflict,
     Deleted,
@@ -435,15 +434,9 @@ def _check_key(key: str) -> str:
 def _step(
     key: str, fn: Callable[..., object], args: tuple[object, ...], retry: Retry, mode: Mode, timeout_ms: int | None
 ) -> StepCall:
-    function = _unwrapped(fn)
+    function = unwrapped(fn)
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     return StepCall(key, _name(function), lambda: fn(*args), is_async, result_codec(fn), retry, mode, timeout_ms)
-
-
-def _unwrapped(fn: Callable[..., object]) -> Callable[..., object]:
-    while isinstance(fn, partial):
-        fn = cast("partial[object]", fn).func
-    return fn
 
 
 def _name(fn: Callable[..., object]) -> str:
