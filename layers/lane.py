@@ -42,6 +42,8 @@ AT_ONCE: Final = 3
 PAUSE_MS: Final = 32
 """The longest pause before operations that others passed are planned again."""
 
+CLOSED: Final = "the store was closed while a call waited"
+
 AnyTicket: TypeAlias = Ticket[object, object]
 
 
@@ -133,8 +135,7 @@ class Lanes:
                 tickets = [*await self._round_of_many(lane, tickets[:room]), *tickets[room:]]
         except asyncio.CancelledError:
             for ticket in (*tickets, *lane.waiting):
-                applied = "unknown" if ticket.handed_over else "no"
-                ticket.failed(Unavailable("the store was closed while a call waited", applied))
+                ticket.failed(Unavailable(CLOSED, "unknown" if ticket.handed_over else "no"))
             lane.waiting.clear()
             raise
         finally:
