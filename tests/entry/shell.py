@@ -91,11 +91,8 @@ class Shell:
         )
         os.close(theirs)
         seen = b""
-        with (
-            process,
-            open(ours, "rb", buffering=0) as screen,
-            contextlib.suppress(OSError),
-        ):  # how Linux ends a terminal
+        with process, open(ours, "rb", buffering=0) as screen, contextlib.suppress(OSError):
+            # An error is how Linux says that nobody writes to the terminal any more.
             while part := screen.read(4096):
                 seen += part
         return seen.decode()

@@ -109,9 +109,7 @@ class Follower:
                 except Problem as problem:
                     if once:
                         raise
-                    self._output.note(
-                        problem.message
-                    )  # the engine goes on as soon as the database does, and so does this
+                    self._output.note(problem.message)  # once the database can answer again, this goes on
                 pause = asyncio.ensure_future(self._clock.sleep_until_ms(self._clock.now_ms() + LOOK_MS))
                 await asyncio.wait((stopped, pause), return_when=asyncio.FIRST_COMPLETED)
                 pause.cancel()
