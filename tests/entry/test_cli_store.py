@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import stepwell
 from stepwell.layers.entry.cli.modules import load_module
+from stepwell.layers.entry.cli.paths import path_text
 from stepwell.layers.entry.cli.problem import Problem
 from stepwell.layers.entry.cli.words import UnknownPath, assign, look, read_assignment
 
@@ -203,3 +206,13 @@ def test_assignments_are_read_and_carried_out() -> None:
         assign(4, [read_assignment("a=1")])
     with pytest.raises(Problem, match="PATH=JSON"):
         read_assignment("a")
+    with pytest.raises(Problem, match="nested too deeply"):
+        read_assignment(f"a={'[' * 100_000}")
+
+
+NAMES = st.one_of(st.text(min_size=1), st.integers(min_value=0), st.sampled_from(["a.b", "a=b", "0", '"', "[0]", "\\"]))
+
+
+@given(st.lists(NAMES, min_size=1).map(tuple))
+def test_every_path_can_be_written_and_is_read_back(path: tuple[str | int, ...]) -> None:
+    assert read_assignment(f"{path_text(path)}=1").path == path

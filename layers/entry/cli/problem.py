@@ -9,7 +9,6 @@ from ....core.model import (
     Conflict,
     Contended,
     InvalidState,
-    Path,
     ReceiptMismatch,
     StoreNotFound,
     TimedOut,
@@ -18,8 +17,9 @@ from ....core.model import (
 )
 from ....services.engine import RunCancelled, RunFailed, RunMismatch, RunNotFound
 from ....services.ledger import CannotOpen
+from .paths import path_text
 
-__all__ = ["FAILED", "INTERRUPTED", "WRONG_USAGE", "ExitCode", "Problem", "cannot_open", "path_text", "problem_of"]
+__all__ = ["FAILED", "INTERRUPTED", "WRONG_USAGE", "ExitCode", "Problem", "cannot_open", "problem_of"]
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
@@ -104,9 +104,3 @@ def problem_of(failure: Met) -> Problem:
                 else "whether it was applied is not known: look before you retry"
             )
             return Problem("unavailable", f"the database cannot answer: {reason}; {hint}", details={"applied": applied})
-
-
-def path_text(path: Path) -> str:
-    """A path as `--set` takes it: `items[0].status`."""
-    text = "".join(f"[{segment}]" if isinstance(segment, int) else f".{segment}" for segment in path)
-    return text.removeprefix(".") or "the state"

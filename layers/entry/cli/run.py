@@ -75,7 +75,9 @@ class Asked:
 
 def _set_aside(asked: Asked) -> Problem:
     if asked.run_id is None:
-        return Problem("interrupted", "interrupted; nothing was started", exit_code=INTERRUPTED)
+        return Problem(
+            "interrupted", "interrupted; `stepwell runs` tells whether the run was begun", exit_code=INTERRUPTED
+        )
     command = shlex.join(["stepwell", "--db", asked.settings.db, "run", asked.target, "--id", asked.run_id])
     text = f"run {asked.run_id!r} is set aside; go on with it by\n  {command}"
     return Problem("interrupted", text, details={"id": asked.run_id}, exit_code=INTERRUPTED)
@@ -121,10 +123,11 @@ async def _ended(app: App, run_id: str, output: Output) -> RunRow:
                     raise _stuck(status)
                 if output.live:
                     tell(_in_brief(status, value_of(await ledger.steps(run_id))))
-        gave = await result
-    except TypeError as error:
-        text = f"{error}; `stepwell show {run_id}` prints it as it was recorded"
-        raise Problem("invalid_result", text, details={"id": run_id}) from None
+        try:
+            gave = await result
+        except TypeError as error:  # the code says another type now
+            text = f"{error}; `stepwell show {run_id}` prints it as it was recorded"
+            raise Problem("invalid_result", text, details={"id": run_id}) from None
     finally:
         result.cancel()
     row = value_of(await ledger.run(run_id))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from ....core.codec import Codec, parameters_of
 from ....core.kind import is_dict, is_list
 from ....core.model import Path
 from ....services.workflow import AnyWorkflow
-from .problem import WRONG_USAGE, Problem, path_text
+from .paths import path_text, read_path
+from .problem import WRONG_USAGE, Problem
 
 __all__ = ["Assignment", "UnknownPath", "assign", "look", "read_arguments", "read_assignment"]
 
@@ -70,7 +70,10 @@ def _count(count: int, noun: str) -> str:
 
 def parse_json(text: str) -> object:
     """Strict JSON; a ValueError says where it is none."""
-    return json.loads(text, parse_constant=_no_number)
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _no_number(name: str) -> NoReturn:
@@ -88,31 +91,16 @@ class Assignment:
     value: object
 
 
-SEGMENT: Final = re.compile(r"""\.?(?P<name>[^.\[\]="]+) | \[(?P<index>\d+)\] | \[(?P<key>"(?:[^"\\]|\\.)*")\]""", re.X)
-
-
 def read_assignment(word: str) -> Assignment:
     """`items[0].status="new"`, or `items.0.status="new"`; a key of any text is written `["a.b"]`."""
-    at, path = 0, list[str | int]()
-    while at < len(word) and word[at] != "=":
-        segment = SEGMENT.match(word, at)
-        if segment is None:
-            raise _bad_set(word, f"the path cannot be read at {word[at:]!r}")
-        path.append(_segment(segment))
-        at = segment.end()
-    if at == len(word):
-        raise _bad_set(word, "there is no =")
+    path, rest = read_path(word)
+    if rest[:1] != "=":
+        raise _bad_set(word, f"the path cannot be read at {rest!r}" if rest else "there is no =")
     try:
-        return Assignment(tuple(path), parse_json(word[at + 1 :]))
+        return Assignment(path, parse_json(rest[1:]))
     except ValueError as error:
-        hint = f'; for text write {word[:at]}="..." with the quotes' if word[at + 1 :] else ""
+        hint = f'; for text write {word.removesuffix(rest)}="..." with the quotes' if rest[1:] else ""
         raise Problem("invalid_json", f"--set {word}: what follows = is no JSON: {error}{hint}") from None
-
-
-def _segment(segment: re.Match[str]) -> str | int:
-    if segment["index"] is not None:
-        return int(segment["index"])
-    return json.loads(segment["key"]) if segment["key"] is not None else segment["name"]
 
 
 def _bad_set(word: str, why: str) -> Problem:

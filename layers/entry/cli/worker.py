@@ -27,8 +27,8 @@ __all__ = ["worker"]
 LOOK_MS: Final = 500
 """How often is looked whether anything has changed."""
 
-PAGE: Final = 500
-"""How many runs are read at a time."""
+PAGE: Final = 100
+"""How many runs are read at a time: each may hold megabytes of arguments and results."""
 
 FOLLOWED: Final = 1_000
 """Of how many runs at a time every change of state is told; of others only that they are there."""
