@@ -77,7 +77,7 @@ class Committer:
         self._in_flight = False
         self._closing = False
         self._idle: asyncio.Future[None] | None = None
-        self._thread = WriterThread(self._loop) if mode == "thread" else None
+        self._thread = WriterThread(self._loop, writer) if mode == "thread" else None
 
     async def submit(self, batches: Sequence[Batch]) -> list[Answer]:
         """The answers to the batches, in order, which are judged in one transaction."""
@@ -108,7 +108,7 @@ class Committer:
             if self._thread is None:
                 self._writer.close()
             else:
-                self._thread.stop(self._writer.close)
+                self._thread.stop()
 
     # --- groups -------------------------------------------------------------
 

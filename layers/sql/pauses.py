@@ -10,11 +10,15 @@ import os
 from collections.abc import Iterator
 from typing import Final, final
 
-__all__ = ["Pauses"]
+__all__ = ["COURTESY_S", "Pauses"]
 
 SHORTEST_S: Final = 0.0003
 SPREAD_S: Final = 0.0004
 """A pause is between `SHORTEST_S` and `SHORTEST_S + SPREAD_S` seconds."""
+
+COURTESY_S: Final = SHORTEST_S + SPREAD_S + 0.0001
+"""How long a writer leaves the lock alone after a commit, where others want it too: longer than any of their pauses, so
+that whoever waits tries at least once."""
 
 GOLDEN: Final = 0.6180339887498949
 """Its multiples, taken without their whole part, fall as evenly as can be, and never repeat."""

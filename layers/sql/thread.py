@@ -8,20 +8,26 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
-from typing import final
+from queue import Empty, SimpleQueue
+from typing import Final, final
 
 from .transaction import Transaction
+from .writer import Writer
 
 __all__ = ["WriterThread"]
+
+KEEP_S: Final = 0.002
+"""How long the lock is kept for the next try of a caller that was told of a conflict: it plans anew and comes back."""
 
 
 @final
 class WriterThread:
     """Commits transactions in the order in which they are handed over, and tells the loop after each."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
         self._loop = loop
+        self._writer = writer
+        writer.keeps_turn = True  # which is safe here, where no other code delays the moment of giving it up
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         # A daemon: a program that forgets to close its ledger must be able to end.
         self._thread = threading.Thread(target=self._run, name="stepwell-writer", daemon=True)
@@ -39,19 +45,27 @@ class WriterThread:
 
         self._work.put(work)
 
-    def stop(self, last: Callable[[], None]) -> None:
-        """Do what was handed over, then `last`, and end."""
-        self._work.put(last)
+    def stop(self) -> None:
+        """Do what was handed over, close the writer, and end."""
         self._work.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while (work := self._work.get()) is not None:
+        while (work := self._next()) is not None:
             try:
                 work()
             except BaseException as error:  # whatever it is, the groups after it are to be answered
                 context = {"message": "a commit was cut short", "exception": error}
                 self._tell(partial(self._loop.call_exception_handler, context))
+        self._writer.close()
+
+    def _next(self) -> Callable[[], None] | None:
+        if self._writer.has_turn:
+            try:
+                return self._work.get(timeout=KEEP_S)
+            except Empty:
+                self._writer.give_up_turn()
+        return self._work.get()
 
     def _tell(self, what: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told

@@ -14,6 +14,7 @@ from ...core.model import Unavailable
 from ...core.outcome import Failure, Success
 from .connection import DatabaseError, is_host_error, reason_of
 from .group import Judged
+from .pauses import COURTESY_S
 from .writer import Answer, Writer
 
 __all__ = ["LOCKED", "Transaction"]
@@ -49,6 +50,8 @@ class Transaction:
             raise
 
     def _commit(self, group: Sequence[Judged]) -> Iterator[float]:
+        if self._writer.gives_way:
+            yield COURTESY_S
         try:
             while not self._writer.begin():
                 pause = next(self._pauses, None)

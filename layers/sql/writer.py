@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from ...core.batch import Receipt
-from ...core.model import Revision, Unavailable
+from ...core.model import Conflict, Revision, Unavailable
 from ...core.outcome import Failure
 from ...services.ledger import Verdict
 from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
 from .group import Judged, Rows, decide
 from .held import Asked, Held, HeldRun, HeldStore
-from .rows import optional_integer, to_blob, to_integer, to_text
+from .rows import Value, optional_integer, to_blob, to_integer, to_text
 from .statements import (
     HELD_RECEIPT,
     HELD_RUN,
@@ -58,29 +58,52 @@ OnPoint: TypeAlias = Callable[[CommitPoint], None]
 """Called in passing, on the thread that commits. What it raises is treated as an error of the database there."""
 
 
+COURTESY: Final = 5
+"""After how many commits of its own a writer still gives way to others, since it last saw a sign of them."""
+
+
 @final
 class Writer:
-    """Owns the writing connection. Not safe for threads: one of them uses it, whichever that is."""
+    """Owns the writing connection. Not safe for threads: one of them uses it, whichever that is.
+
+    It is fair to other processes. While there are signs of them, `gives_way` asks for a pause after each commit: one
+    that commits in quick succession would leave them no moment to take the lock. And a writer that got the lock only to
+    find its batches planned on what others have changed since keeps it for their next try, if `keeps_turn` allows that;
+    then `has_turn`. Otherwise whoever waits for the lock would always be the one who comes too late.
+    """
 
     def __init__(self, connect: Callable[[], Connection], on_point: OnPoint | None = None) -> None:
         self._connect = connect
         self._connection: Connection | None = connect()
         self._reached = on_point or _pass_by
         self._closed = False
+        self._others_version: Value = None
+        self._courtesy = 0
+        self.keeps_turn = False
+        self.has_turn = False
+        self.gives_way = False
 
     def begin(self) -> bool:
         """Open a transaction, unless another connection writes just now; then False. Other errors are raised."""
         if self._closed:
             raise ConnectionError("the ledger is closed")
         self._reached(CommitPoint.BEFORE_BEGIN)
+        if self.has_turn:
+            self.has_turn = False
+            return True
         if self._connection is None:
             self._connection = self._connect()
         try:
             self._connection.run("begin immediate")
         except DatabaseError as error:
             if is_busy(error):
+                self._courtesy = COURTESY
                 return False
             raise
+        ((version,),) = self._connection.rows("pragma data_version")
+        if version != self._others_version:
+            self._others_version = version
+            self._courtesy = COURTESY
         return True
 
     def write(self, group: Sequence[Judged], at_ms: int) -> list[Answer]:
@@ -97,9 +120,14 @@ class Writer:
         except BaseException:
             self._roll_back()
             raise
-        if not rows:
-            self._roll_back()  # all were refused or wrote nothing: there is nothing to sync
+        self.gives_way = bool(rows) and self._courtesy > 0
+        if not rows:  # all were refused or wrote nothing: there is nothing to sync
+            if self.keeps_turn and self._courtesy and any(map(_is_conflict, verdicts)):
+                self.has_turn = True
+            else:
+                self._roll_back()
             return [*verdicts]
+        self._courtesy = max(0, self._courtesy - 1)
         committed = False
         try:
             connection.run("commit")
@@ -110,6 +138,12 @@ class Writer:
             reason = f"the commit failed: {reason_of(error)}"
             return [Failure(Unavailable(reason, "no" if undone else "unknown")) for _ in group]
         return [*verdicts]
+
+    def give_up_turn(self) -> None:
+        """Nobody came back: let others write."""
+        if self.has_turn:
+            self.has_turn = False
+            self._roll_back()
 
     def close(self) -> None:
         """Let go of the file, for good."""
@@ -131,6 +165,10 @@ class Writer:
             self._drop()  # what it had not committed, it has not written; the next group opens anew
             return False
         return True
+
+
+def _is_conflict(verdict: Verdict) -> bool:
+    return isinstance(verdict, Failure) and isinstance(verdict.failure(), Conflict)
 
 
 def _pass_by(_: CommitPoint) -> None:
