@@ -89,6 +89,8 @@ class LedgerEngine:
             case Success():
                 if self._worker is not None and row.owner is not None:
                     self._worker.drive(row)
+                elif self._worker is not None:
+                    self._worker.look()  # it may be of this name all the same
             case Failure(Unavailable() | TooLarge() as failure):
                 if self._worker is not None and row.owner is not None:
                     self._worker.look_into(run_id)  # it may be there all the same, and this engine's own

@@ -7,9 +7,19 @@ from .engine_cases_contract import EngineCasesContract
 from .engine_defer_contract import EngineDeferContract
 from .engine_faults_contract import EngineFaultsContract
 from .engine_outcomes_contract import EngineOutcomesContract
+from .engine_queries_contract import EngineQueriesContract
+from .engine_recovery_contract import EngineRecoveryContract
+from .engine_steps_contract import EngineStepsContract
 
 
 class EngineContract(
-    EngineCancelContract, EngineCasesContract, EngineDeferContract, EngineFaultsContract, EngineOutcomesContract
+    EngineCancelContract,
+    EngineCasesContract,
+    EngineDeferContract,
+    EngineFaultsContract,
+    EngineOutcomesContract,
+    EngineQueriesContract,
+    EngineRecoveryContract,
+    EngineStepsContract,
 ):
     pass

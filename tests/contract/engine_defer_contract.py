@@ -20,7 +20,7 @@ from stepwell import (
 from stepwell.layers.driver.cancellation import CLEANUP_MS
 
 from .engine_cancel_contract import cancelled
-from .engine_kinds import Deaf
+from .engine_kinds import Deaf, crash
 from .engine_world import EngineWorld, ended, failure, success, until
 
 
@@ -93,12 +93,7 @@ class EngineDeferContract:
             await until(stands.is_set)
             assert called == ["second", "first"]
             allowed.set()
-            # Nothing of this engine is heard of any more, as after a crash: its lease runs out.
-            assert isinstance(app.ledger, Deaf)
-            app.ledger.deaf = True
-            [task] = [task for task in asyncio.all_tasks() if task.get_name() == "stepwell run r"]
-            _ = task.cancel()
-            await until(task.done)
+            await crash(app, "r")
         await world.clock.advance(15_001)
         async with world.engine(tidy) as app:
             outcome = await app.result_in_time(handle.id)

@@ -29,7 +29,7 @@ from stepwell.core.run import RunRow
 from stepwell.core.step import StepRow
 from stepwell.services.ledger import DueRuns, Verdict
 
-from .engine_world import Opened, Refusing, failure, success
+from .engine_world import Opened, Refusing, failure, success, until
 from .ledger_double import LedgerDouble
 from .store_world import append, chats, empty, ids_of
 
@@ -118,10 +118,11 @@ class Nth:
 
 
 class Holding:
-    """Holds the n-th commit back until it may go on."""
+    """Holds the n-th commit back until it may go on; `renews` says whether leases are renewed meanwhile."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, *, renews: bool = True) -> None:
         self.n = n
+        self.renews = renews
         self.made: int = 0
         self.go_on = asyncio.Event()
 
@@ -135,6 +136,8 @@ class HoldingLedger(LedgerDouble):
         self._holding = holding
 
     async def commit(self, batch: Batch) -> Verdict:
+        if not (batch.expects or self._holding.renews):
+            return Failure(Unavailable("as the test says", "no"))
         self._holding.made += bool(batch.expects)
         if self._holding.made == self._holding.n and batch.expects:
             _ = await self._holding.go_on.wait()
@@ -212,3 +215,16 @@ class Deaf(LedgerDouble):
 
     async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
         return tuple([await self.commit(batch) for batch in batches])
+
+
+async def crash(app: Opened, run_id: str) -> None:
+    """End the driver of a run of an engine over a `Deaf` ledger as the end of its process would: nothing is written."""
+    assert isinstance(app.ledger, Deaf)
+    app.ledger.deaf = True
+    [driver] = drivers(run_id)
+    _ = driver.cancel()
+    await until(driver.done)
+
+
+def drivers(run_id: str) -> list[asyncio.Task[object]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == f"stepwell run {run_id}"]

@@ -52,7 +52,7 @@ Host: TypeAlias = Literal["memory", "sqlite"]
 Around: TypeAlias = Callable[[Ledger], Ledger]
 
 NOW_MS = 1_700_000_000_000
-PATIENCE_S = 20.0
+PATIENCE_S = 10.0
 """How long, of real time, a test waits for what must happen, before it fails."""
 
 
