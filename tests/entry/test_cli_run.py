@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
+
+from stepwell import ManualClock
+from stepwell.layers import app as apps
+from stepwell.layers import clock as clocks
+from stepwell.layers.entry.cli.output import Output
+from stepwell.layers.entry.cli.problem import Problem
+from stepwell.layers.entry.cli.worker import LOOK_MS, Follower
+from stepwell.layers.entry.open import open_layer
 
 from .shell import SHOP, Shell
 
@@ -287,6 +296,29 @@ def test_a_worker_goes_on_telling_what_is_started_while_it_runs(shell: Shell) ->
         worker.terminate()
         worker.communicate(timeout=60)
     assert "greet  g  completed" in told
+
+
+def test_a_worker_with_once_does_not_wait_for_what_is_due_later(shell: Shell) -> None:
+    shell.start("waits", id="w")
+    said = shell.run("worker", SHOP, "--once")
+    assert said.code == 0
+    assert "waits  w  waiting: sleep 'long'" in said.out
+    assert shell("show", "w", "--json").json["owner"] is None
+    assert shell.run("worker", SHOP, "--once").code == 0
+    assert shell.marks() == ["waits"]
+
+
+async def test_a_worker_outlasts_a_database_that_cannot_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    clock, stop = ManualClock(), asyncio.Event()
+    async with open_layer(apps.layer_noop().override(clocks.layer_test(clock))) as app:
+        following = asyncio.create_task(Follower(app, ["greet"], Output(False), 0).follow(stop, once=False))
+        await clock.advance(3 * LOOK_MS)
+        assert not following.done()
+        stop.set()
+        await following
+        with pytest.raises(Problem, match="the database cannot answer"):
+            await Follower(app, ["greet"], Output(False), 0).follow(asyncio.Event(), once=True)
+    assert capsys.readouterr().err.count("the database cannot answer") == 4
 
 
 def test_a_worker_makes_its_database_and_goes_on_without_runs(shell: Shell) -> None:

@@ -22,7 +22,7 @@ from .output import Output, instant, plain
 from .problem import Problem
 from .recorded import status_json
 
-__all__ = ["worker"]
+__all__ = ["LOOK_MS", "Follower", "worker"]
 
 LOOK_MS: Final = 500
 """How often is looked whether anything has changed."""
