@@ -252,9 +252,8 @@ def _hints(fn: Callable[..., object]) -> tuple[dict[str, object], Codec]:
 
     Annotations that cannot be resolved count as none, and the codec's refusals say so.
     """
-    function = unwrapped(fn)
-    call: Callable[..., object] = function.__call__
-    named = function if isinstance(function, types.FunctionType | types.MethodType) else call
+    function: object = unwrapped(fn)
+    named = function if isinstance(function, types.FunctionType | types.MethodType) else type(function).__call__
     try:
         return get_type_hints(named, include_extras=True), _JSON
     except NameError as error:
