@@ -37,8 +37,9 @@ class Transaction:
         self.answers: list[Answer] = []
 
     def run(self) -> Iterator[float]:
-        """Yields how many seconds to pause, whenever another connection holds the lock, until the pauses end.
+        """Yields how many seconds to pause, whenever another connection holds the lock or is to be given way.
 
+        A lock that is held is waited for until the pauses end.
         An error that one batch may have brought about undoes the group, and its batches are committed one by one, so
         that only that one fails.
         """

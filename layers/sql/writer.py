@@ -57,7 +57,6 @@ class CommitPoint(Enum):
 OnPoint: TypeAlias = Callable[[CommitPoint], None]
 """Called in passing, on the thread that commits. What it raises is treated as an error of the database there."""
 
-
 COURTESY: Final = 5
 """After how many commits of its own a writer still gives way to others, since it last saw a sign of them."""
 
@@ -100,10 +99,7 @@ class Writer:
                 self._courtesy = COURTESY
                 return False
             raise
-        ((version,),) = self._connection.rows("pragma data_version")
-        if version != self._others_version:
-            self._others_version = version
-            self._courtesy = COURTESY
+        self._look_for_others(self._connection)
         return True
 
     def write(self, group: Sequence[Judged], at_ms: int) -> list[Answer]:
@@ -149,6 +145,13 @@ class Writer:
         """Let go of the file, for good."""
         self._closed = True
         self._drop()
+
+    def _look_for_others(self, connection: Connection) -> None:
+        """SQLite changes this number when another connection has committed, and only then."""
+        ((version,),) = connection.rows("pragma data_version")
+        if self._others_version not in (None, version):
+            self._courtesy = COURTESY
+        self._others_version = version
 
     def _drop(self) -> None:
         if self._connection is not None:
