@@ -16,10 +16,11 @@ __all__ = ["NO_RETRY", "Retry", "pause_ms"]
 class Retry:
     """`max_attempts` executions in all; the pauses between, in seconds, are `initial` times `factor` for each failure.
 
-    A pause is at most `cap` seconds, and 0 means at once. `jitter` lengthens each pause by up to that fraction of it, by
-    an amount that depends only on the run, the step's key and the attempt. `retry_if` says which failures deserve
-    another attempt: it is asked about the exception; without it every exception does. A returned `Failure` is a result, and is
-    tried again only if `retry_if` says so of it or of what it holds. A ValueError names a number that makes no sense.
+    A pause is at most `cap` seconds, and 0 means at once. `jitter` lengthens each pause by up to that fraction of it,
+    by an amount that depends only on the run, the step's key and the attempt. `retry_if` says which failures deserve
+    another attempt: it is asked about the exception; without it every exception does. A returned `Failure` is a result,
+    and is tried again only if `retry_if` says so of it or of what it holds. A ValueError names a number that makes no
+    sense.
     """
 
     max_attempts: int = 3
