@@ -110,9 +110,13 @@ def _check_text(text: str, what: str) -> None:
 # --- with an annotation -----------------------------------------------------
 
 
+_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants")
+"""Any bytes, and any float: as null, one that is not finite would come back as None where the type admits that."""
+
+
 def _adapter(annotation: Any) -> TypeAdapter[object]:  # any annotation at all: no checker can know what it holds
     try:
-        return TypeAdapter(annotation, config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
+        return TypeAdapter(annotation, config=_CONFIG)
     except PydanticUserError:  # a type with a configuration of its own refuses another
         return TypeAdapter(annotation)
 
@@ -122,12 +126,19 @@ class _Typed:
 
     def __init__(self, annotation: object) -> None:
         self._adapter = _adapter(portable(annotation))
+        self._is_union = len(_members(annotation)) > 1
 
     def encode(self, value: object, what: str) -> bytes:
         try:
-            return self._adapter.dump_json(value, by_alias=False, warnings="error")
+            data = self._adapter.dump_json(value, by_alias=False, warnings="error")
         except (PydanticSerializationError, ValueError) as error:
             raise TypeError(f"{what}: {error}") from None
+        if self._is_union and type(back := self.decode(data, what)) is not type(value):
+            raise TypeError(
+                f"{what} is a {type(value).__name__} and would come back as a {type(back).__name__}: "
+                "give the members of the union a field that tells them apart"
+            )
+        return data
 
     def decode(self, data: bytes, what: str) -> object:
         try:
@@ -156,9 +167,10 @@ class _Outcome:
         if not isinstance(value, Failure):
             raise TypeError(f"{what} is a {type(value).__name__}, and its annotation says that it is an Outcome")
         held = cast(Failure[object], value).failure()
-        for at, (member, codec) in enumerate(self.failures):
-            if _is_a(held, member):
-                return b'{"failure":' + codec.encode(held, what) + b',"of":%d}' % at
+        exact = [at for at, (member, _) in enumerate(self.failures) if type(held) is (get_origin(member) or member)]
+        fitting = exact or [at for at, (member, _) in enumerate(self.failures) if _is_a(held, member)]
+        for at in fitting[:1]:
+            return b'{"failure":' + self.failures[at][1].encode(held, what) + b',"of":%d}' % at
         raise TypeError(f"{what} is a Failure of {type(held).__name__}, which its annotation does not list")
 
     def decode(self, data: bytes, what: str) -> object:
