@@ -23,7 +23,7 @@ test: setup
 check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy --python-executable $(BIN)/python
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
