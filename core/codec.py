@@ -133,7 +133,7 @@ class _Typed:
             data = self._adapter.dump_json(value, by_alias=False, warnings="error")
         except (PydanticSerializationError, ValueError) as error:
             raise TypeError(f"{what}: {error}") from None
-        if self._is_union and type(back := self.decode(data, what)) is not type(value):
+        if self._is_union and not _is_kept(value, back := self.decode(data, what)):
             raise TypeError(
                 f"{what} is a {type(value).__name__} and would come back as a {type(back).__name__}: "
                 "give the members of the union a field that tells them apart"
@@ -146,6 +146,11 @@ class _Typed:
         except ValidationError as error:
             issues = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors())
             raise TypeError(f"{what} does not fit its type: {issues}") from None
+
+
+def _is_kept(value: object, back: object) -> bool:
+    """Whether what came back is of the same class; a whole number may stand for a float."""
+    return type(back) is type(value) or (type(value) is int and type(back) is float)
 
 
 # --- outcomes ---------------------------------------------------------------

@@ -181,6 +181,12 @@ def test_a_value_of_its_type_comes_back_as_that_type(annotation: object, value: 
     assert back == value
 
 
+def test_a_whole_number_may_stand_for_a_float() -> None:
+    for annotation in (float, float | None):
+        codec = codec_of(annotation)
+        assert strictly_same(codec.decode(codec.encode(1, "it"), "it"), 1.0)
+
+
 def test_members_of_a_union_that_cannot_be_told_apart_are_refused() -> None:
     codec = codec_of(Declined | Busy)
     assert codec.decode(codec.encode(Declined("x"), "it"), "it") == Declined("x")
