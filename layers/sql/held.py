@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from ...core.batch import (
     Batch,
@@ -86,8 +87,15 @@ class HeldRun:
     fence: int
 
 
+KEPT: Final = 4096
+"""Of how many stores, and of how many runs, the rows are kept from one group to the next."""
+
+
 class Held:
-    """What is stored, and then also what the batches judged so far will have written; the `Tips` of `judge`."""
+    """What is stored, and then also what the batches judged so far will have written; the `Tips` of `judge`.
+
+    After the commit it is what is stored again: `committed` keeps it for the next group.
+    """
 
     __slots__ = ("last_no", "last_seq", "last_sid", "receipts", "runs", "stores")
 
@@ -117,3 +125,13 @@ class Held:
             self.last_sid += 1
             store = self.stores[key] = HeldStore(self.last_sid, stored=False)
         return store
+
+    def committed(self) -> None:
+        """What was going to be written is stored. Receipts are not kept: none is asked for twice in a row."""
+        self.receipts.clear()
+        if len(self.stores) > KEPT:
+            self.stores.clear()
+        if len(self.runs) > KEPT:
+            self.runs.clear()
+        for store in self.stores.values():
+            store.stored = True

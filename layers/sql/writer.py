@@ -77,6 +77,7 @@ class Writer:
         self._reached = on_point or _pass_by
         self._closed = False
         self._others_version: Value = None
+        self._held: Held | None = None
         self._courtesy = 0
         self.keeps_turn = False
         self.has_turn = False
@@ -108,12 +109,14 @@ class Writer:
         connection = self._connection
         try:
             self._reached(CommitPoint.AFTER_BEGIN)
-            verdicts, rows = decide(group, _read_held(connection, group), at_ms)
+            held = self._held = _read_held(connection, group, self._held)
+            verdicts, rows = decide(group, held, at_ms)
             self._reached(CommitPoint.AFTER_JUDGEMENT)
             for point in _write_rows(connection, rows):
                 self._reached(point)
             self._reached(CommitPoint.BEFORE_COMMIT)
         except BaseException:
+            self._held = None
             self._roll_back()
             raise
         self.gives_way = bool(rows) and self._courtesy > 0
@@ -128,8 +131,10 @@ class Writer:
         try:
             connection.run("commit")
             committed = True
+            held.committed()
             self._reached(CommitPoint.AFTER_COMMIT)
         except Exception as error:
+            self._held = None
             undone = not committed and self._roll_back() and leaves_no_trace(error)
             reason = f"the commit failed: {reason_of(error)}"
             return [Failure(Unavailable(reason, "no" if undone else "unknown")) for _ in group]
@@ -149,11 +154,14 @@ class Writer:
     def _look_for_others(self, connection: Connection) -> None:
         """SQLite changes this number when another connection has committed, and only then."""
         ((version,),) = connection.rows("pragma data_version")
-        if self._others_version not in (None, version):
-            self._courtesy = COURTESY
+        if version != self._others_version:
+            self._held = None
+            if self._others_version is not None:
+                self._courtesy = COURTESY
         self._others_version = version
 
     def _drop(self) -> None:
+        self._held = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -181,14 +189,17 @@ def _pass_by(_: CommitPoint) -> None:
 # --- the statements of a group ----------------------------------------------
 
 
-def _read_held(connection: Connection, group: Sequence[Judged]) -> Held:
-    """What is stored of all that the group asks for, read inside its transaction."""
+def _read_held(connection: Connection, group: Sequence[Judged], held: Held | None) -> Held:
+    """What is stored of all that the group asks for, read inside its transaction.
+
+    `held` is what the group before it left, if nobody else has written since: that need not be read again.
+    """
     asked = Asked.of(batch for batch, _ in group)
-    (numbers,) = connection.rows(LAST_NUMBERS)
-    last_sid, last_seq, last_no = map(to_integer, numbers)
-    held = Held(last_sid, last_seq, last_no)
+    if held is None:
+        (numbers,) = connection.rows(LAST_NUMBERS)
+        held = Held(*map(to_integer, numbers))
     for key in asked.stores:
-        if row := connection.row(HELD_STORE, key.name, key.id):
+        if key not in held.stores and (row := connection.row(HELD_STORE, key.name, key.id)):
             sid, instance, version, seq = row
             tip = None if instance is None else Revision(to_text(instance), to_integer(version))
             held.stores[key] = HeldStore(to_integer(sid), tip, optional_integer(seq))
@@ -199,7 +210,7 @@ def _read_held(connection: Connection, group: Sequence[Judged]) -> Held:
             revision = Revision(to_text(instance), to_integer(version))
             held.receipts[key, step] = Receipt(key, step, to_text(kind), revision, to_blob(value))
     for run_id in asked.runs:
-        if row := connection.row(HELD_RUN, run_id):
+        if run_id not in held.runs and (row := connection.row(HELD_RUN, run_id)):
             held.runs[run_id] = HeldRun(to_integer(row[0]), to_integer(row[1]))
     return held
 
