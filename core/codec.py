@@ -16,11 +16,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import isfinite
-from typing import Annotated, Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from .annotation import subscripted
 from .model import RecordedError
 from .outcome import Failure, Success
 from .typed_dict import portable
@@ -125,7 +126,7 @@ class _Typed:
     """Values of an annotated type, by pydantic; fields go by their names, not by their aliases."""
 
     def __init__(self, annotation: object) -> None:
-        self._adapter = _adapter(portable(annotation))
+        self._adapter = _adapter(portable(_embedded(annotation)))
         self._is_union = len(_members(annotation)) > 1
 
     def encode(self, value: object, what: str) -> bytes:
@@ -221,6 +222,54 @@ def _outcome(annotation: object) -> _Outcome | None:
     failures = _members(held[Failure]) if Failure in held else ()
     success = held.get(Success)
     return _Outcome(_codec(success), tuple((member, _codec(member)) for member in failures))
+
+
+# --- inside other types -------------------------------------------------------
+
+
+def _embedded(annotation: object) -> object:
+    """The same type, in which what pydantic cannot keep as it is goes by the codecs of this module.
+
+    That is what has no annotation of its own, as the values of `dict[str, Any]` and of `list`, and outcomes.
+    """
+    annotation = _BARE.get(annotation, annotation) if isinstance(annotation, type) else annotation
+    origin, args = get_origin(annotation), get_args(annotation)
+    if not args or origin is Literal or any(isinstance(arg, list) for arg in args):
+        return annotation
+    if origin is Annotated:
+        return subscripted(Annotated, (_part(args[0]), *args[1:]))
+    parts = tuple(_part(arg) for arg in args)
+    if parts == args:
+        return annotation
+    return subscripted(Union if origin is types.UnionType else origin, parts)
+
+
+_BARE: dict[object, object] = {list: list[Any], dict: dict[str, Any]}
+
+
+def _part(annotation: object) -> object:
+    if annotation in _ANYTHING:
+        return Annotated[Any, PlainSerializer(_checked), PlainValidator(_as_it_is)]
+    if (outcome := _outcome(annotation)) is not None:
+        what = "an outcome in it"
+
+        def encode(value: object) -> object:
+            return _load_object(outcome.encode(value, what))
+
+        def decode(raw: object) -> object:
+            return outcome.decode(_dump(raw), what)
+
+        return Annotated[Any, PlainSerializer(encode), PlainValidator(decode)]
+    return _embedded(annotation)
+
+
+def _checked(value: object) -> object:
+    _check_json(value, "a value in it", 0)
+    return value
+
+
+def _as_it_is(value: object) -> object:
+    return value
 
 
 # --- which codec ------------------------------------------------------------

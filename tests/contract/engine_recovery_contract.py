@@ -67,7 +67,7 @@ class EngineRecoveryContract:
                 await world.clock.advance(RENEW_MS)
 
                 async def is_renewed() -> bool:
-                    return (await first.row("r")).lease_until_ms > world.clock.now_ms() + LEASE_MS - RENEW_MS
+                    return (await first.row("r")).lease_until_ms >= world.clock.now_ms() + RENEW_MS
 
                 await until(is_renewed)
             go_on.set()

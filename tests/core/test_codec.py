@@ -170,6 +170,13 @@ VALUES: list[tuple[object, object]] = [
     (Declined | Order, Declined("x")),
     (Shape, {"name": "square"}),
     (dict[str, Shape], {"a": {"sides": 4}, "b": {}}),
+    (dict[str, Any], {"a": [1, None, {"b": "c"}]}),
+    (dict, {"a": [True]}),
+    (list, [1, [2.5]]),
+    (list[Success[int] | Failure[Declined]], [Success(1), Failure(Declined("no"))]),
+    (tuple[Success[date] | Failure[Declined | Busy], int], (Failure(Busy("x")), 1)),
+    (dict[str, list[Success[Point] | Failure[str]]] | None, {"a": [Success(Point(1, 2.0)), Failure("no")]}),
+    (Box[Any], Box([1])),
 ]
 
 
@@ -179,6 +186,18 @@ def test_a_value_of_its_type_comes_back_as_that_type(annotation: object, value: 
     back = codec.decode(codec.encode(value, "it"), "it")
     assert type(back) is type(value)
     assert back == value
+
+
+@pytest.mark.parametrize("value", [(1,), {1}, datetime(2024, 1, 1, tzinfo=UTC), b"x", float("nan"), Declined("no")])
+def test_what_has_no_annotation_of_its_own_must_be_json(value: object) -> None:
+    for annotation, whole in (
+        (dict[str, Any], {"a": value}),
+        (list[object], [value]),
+        (list, [[value]]),
+        (dict, {"a": value}),
+    ):
+        with pytest.raises(TypeError, match="a value in it"):
+            _ = codec_of(annotation).encode(whole, "it")
 
 
 def test_a_whole_number_may_stand_for_a_float() -> None:
