@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import timedelta
@@ -31,6 +30,7 @@ from ..services.run import Run, Timeout
 from ..services.store import Store
 from ..services.workflow import AnyWorkflow, Workflow, WorkflowCall
 from .driver.execution import Pool
+from .driver.listening import Listeners
 from .driver.owner import name_owner
 from .driver.run import Tools
 from .driver.worker import WATCH_MS, Worker
@@ -59,9 +59,9 @@ class LedgerEngine:
         self._owner = name_owner(ids.new())
         self._pool = Pool()
         tools = Tools(ledger, store, clock, ids, self._pool)
-        self._ended: dict[str, list[asyncio.Future[None]]] = {}
+        self._listeners = Listeners(clock)
         drives = drive and bool(self._workflows)
-        self._worker = Worker(tools, self._owner, self._workflows, self._notify) if drives else None
+        self._worker = Worker(tools, self._owner, self._workflows, self._listeners.tell) if drives else None
 
     async def __aenter__(self) -> LedgerEngine:
         if self._worker is not None:
@@ -176,46 +176,17 @@ class LedgerEngine:
         began_ms = self._clock.now_ms()
         timeout_ms = _ms(timeout)
         while True:
-            ended = self._listen(id)
-            try:
+            with self._listeners.listening(id) as sign:
                 found = await self._row(id)
                 if isinstance(found, Failure):
                     return found
                 row = found.unwrap()
                 if row.ended:
                     return _ending(row)
-                left_ms = None if timeout_ms is None else began_ms + timeout_ms - self._clock.now_ms()
-                if left_ms is not None and left_ms <= 0:
+                left_ms = WATCH_MS if timeout_ms is None else began_ms + timeout_ms - self._clock.now_ms()
+                if left_ms <= 0:
                     return Failure(TimedOut(timeout_ms or 0))
-                await self._ended_or_later(ended, WATCH_MS if left_ms is None else min(left_ms, WATCH_MS))
-            finally:
-                self._forget(id, ended)
-
-    async def _ended_or_later(self, ended: asyncio.Future[None], after_ms: int) -> None:
-        """Wait until a driver of this engine is done with the run, or look again later: others drive runs too."""
-        clock = self._clock
-        timer = asyncio.get_running_loop().create_task(clock.sleep_until_ms(clock.now_ms() + after_ms))
-        try:
-            _ = await asyncio.wait((timer, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            _ = timer.cancel()
-
-    def _listen(self, id: str) -> asyncio.Future[None]:
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ended.setdefault(id, []).append(ended)
-        return ended
-
-    def _forget(self, id: str, ended: asyncio.Future[None]) -> None:
-        listeners = self._ended.get(id, [])
-        if ended in listeners:
-            listeners.remove(ended)
-        if not listeners:
-            _ = self._ended.pop(id, None)
-
-    def _notify(self, id: str) -> None:
-        for ended in self._ended.pop(id, ()):
-            if not ended.done():
-                ended.set_result(None)
+                await self._listeners.wait(sign, min(left_ms, WATCH_MS))
 
     # --- intervening ------------------------------------------------------------
 
@@ -234,7 +205,7 @@ class LedgerEngine:
             if changed.unwrap():
                 break
         if not begun:
-            self._notify(id)
+            self._listeners.tell(id)
         elif self._worker is not None:
             self._worker.cancel(id)
             self._worker.look()
