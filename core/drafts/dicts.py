@@ -80,7 +80,14 @@ class DictDraft(Node[dict[object, object]]):
         held = frozenset(type(key) for key in islice(self._raw or self._base, 1))
         return held if self._raw else held | self._context.key_types
 
+    def _as_held(self, key: object) -> object:
+        """The key that the dict holds in place of an equal one: `True` and `1.0` find `1`, and have another text."""
+        if type(key) in self._context.key_types or type(key) is type(next(iter(self._raw), None)):
+            return key
+        return next((held for held in self._raw if held == key), key)
+
     def _remove(self, key: object) -> None:
+        key = self._as_held(key)
         del self._own()[key]
         self._drop(key)
         self._changed[key] = True
@@ -89,7 +96,7 @@ class DictDraft(Node[dict[object, object]]):
 
     def __getitem__(self, key: object) -> object:
         value = self._raw[key]
-        return value if type(value) in ATOMS else child_of(self, key, value)
+        return value if type(value) in ATOMS else child_of(self, self._as_held(key), value)
 
     def get(self, key: object, default: object = None, /) -> object:
         return self[key] if key in self._raw else default

@@ -267,6 +267,21 @@ def test_s86_an_undeclared_key_is_refused_where_others_are_declared() -> None:
         decide_change(schema, before.state, before.json, lambda d: d.text.update({number > 0: 1}))
 
 
+@pytest.mark.parametrize("key", [True, 1.0])
+@pytest.mark.parametrize(
+    "updater",
+    [
+        pytest.param(lambda d, key: d[key].append(2), id="write-beneath"),
+        pytest.param(lambda d, key: d.setdefault(key, []).append(2), id="setdefault"),
+        pytest.param(lambda d, key: d.pop(key) and None, id="pop"),
+        pytest.param(lambda d, key: d.__delitem__(key), id="delete"),
+    ],
+)
+def test_a_key_that_equals_the_one_that_is_held_has_its_path(updater: Any, key: object) -> None:
+    change = change_of(StateSchema(dict[int, list[int]]), {1: [1]}, lambda d: updater(d, key))
+    assert {path[0] for path in change.changed_paths} <= {"1", SHAPE}
+
+
 # --- types are kept, the committed state is never reached ------------------
 
 
