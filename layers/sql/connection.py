@@ -6,7 +6,7 @@ called decides how long to try again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import final
 
 import apsw
@@ -67,9 +67,10 @@ class Connection:
     def run(self, sql: str, *values: Value) -> None:
         self._cursor.execute(sql, values).fetchall()
 
-    def run_many(self, sql: str, rows: Iterable[Row]) -> None:
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """The statement once for each row of values."""
-        self._cursor.executemany(sql, rows)
+        if rows:
+            self._cursor.executemany(sql, rows)
 
     @property
     def in_transaction(self) -> bool:

@@ -26,7 +26,7 @@ from ...core.batch import (
 )
 from ...core.model import Revision, StepId, StoreKey
 
-__all__ = ["Asked", "Held", "HeldRun", "HeldStore"]
+__all__ = ["KEPT", "Asked", "Held", "HeldRun", "HeldStore"]
 
 
 class Asked:

@@ -12,7 +12,8 @@ from ...core.step import StepRow
 from ...services.ledger import DueRuns, StoreTip
 from . import statements as sql
 from .connection import Connection
-from .rows import optional_integer, read_run, read_step, to_blob, to_integer, to_text
+from .held import KEPT
+from .rows import optional_integer, read_receipt, read_run, read_step, to_blob, to_integer, to_text
 from .schema import DELETED, PATCHED
 
 __all__ = [
@@ -33,12 +34,18 @@ __all__ = [
 # --- stores -----------------------------------------------------------------
 
 
-def receipt(connection: Connection, key: StoreKey, step: StepId) -> Receipt | None:
-    row = connection.row(sql.RECEIPT, key.name, key.id, step.run_id, step.key)
-    if row is None:
-        return None
-    kind, instance, version, value = row
-    return Receipt(key, step, to_text(kind), Revision(to_text(instance), to_integer(version)), to_blob(value))
+def receipt(connection: Connection, sids: dict[StoreKey, int], key: StoreKey, step: StepId) -> Receipt | None:
+    """`sids` are the numbers of stores that have been looked up: a store keeps its number, even when it is deleted."""
+    sid = sids.get(key)
+    if sid is None:
+        store = connection.row(sql.HELD_STORE, key.name, key.id)
+        if store is None:
+            return None
+        if len(sids) >= KEPT:
+            sids.clear()
+        sid = sids[key] = to_integer(store[0])
+    row = connection.row(sql.HELD_RECEIPT, step.run_id, step.key, sid)
+    return None if row is None else read_receipt(key, step, row)
 
 
 def tip(connection: Connection, key: StoreKey) -> Revision | None:

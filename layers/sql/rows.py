@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias, get_args
 
-from ...core.model import Revision, StoreKey
+from ...core.batch import Receipt
+from ...core.model import Revision, StepId, StoreKey
 from ...core.run import RunRow, RunState
 from ...core.step import Pin, StepRow, StepStatus
 
@@ -15,6 +16,7 @@ __all__ = [
     "optional_blob",
     "optional_integer",
     "optional_text",
+    "read_receipt",
     "read_run",
     "read_step",
     "run_row",
@@ -60,6 +62,12 @@ def optional_text(value: Value) -> str | None:
 
 def optional_blob(value: Value) -> bytes | None:
     return None if value is None else to_blob(value)
+
+
+def read_receipt(key: StoreKey, step: StepId, row: Row) -> Receipt:
+    """In the order of the columns of `HELD_RECEIPT`."""
+    kind, instance, version, value = row
+    return Receipt(key, step, to_text(kind), Revision(to_text(instance), to_integer(version)), to_blob(value))
 
 
 def run_row(row: RunRow) -> Row:

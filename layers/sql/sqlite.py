@@ -62,6 +62,7 @@ class SqlLedger:
         self._loop = asyncio.get_running_loop()
         self._process = os.getpid()
         self._pauses = Pauses()
+        self._sids: dict[StoreKey, int] = {}
         self._closed = False
 
     async def close(self) -> None:
@@ -96,7 +97,7 @@ class SqlLedger:
         return tuple(verdicts)
 
     async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
-        return await self._read(lambda connection: reading.receipt(connection, key, step))
+        return await self._read(lambda connection: reading.receipt(connection, self._sids, key, step))
 
     async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
         return await self._read(lambda connection: reading.tip(connection, key))

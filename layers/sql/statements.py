@@ -22,7 +22,6 @@ __all__ = [
     "LAST_NUMBERS",
     "NEAREST_BASE",
     "OWNERS",
-    "RECEIPT",
     "RENEW_LEASES",
     "RUN",
     "STEPS",
@@ -103,11 +102,6 @@ def update_run(columns: tuple[str, ...]) -> str:
 
 
 # --- reading stores ---------------------------------------------------------
-
-RECEIPT: Final = """
-select r.kind, r.instance, r.version, r.value
-from store s join receipt r on r.sid = s.sid
-where s.name = ? and s.id = ? and r.run_id = ? and r.key = ?"""
 
 STORES: Final = """
 select name, id, instance, version, updated_at_ms from store

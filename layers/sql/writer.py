@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Final, TypeAlias, final
 
-from ...core.batch import Receipt
 from ...core.model import Conflict, Revision, Unavailable
 from ...core.outcome import Failure
 from ...services.ledger import Verdict
 from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
 from .group import Judged, Rows, decide
 from .held import Asked, Held, HeldRun, HeldStore
-from .rows import Value, optional_integer, to_blob, to_integer, to_text
+from .rows import Value, optional_integer, read_receipt, to_integer, to_text
 from .statements import (
     HELD_RECEIPT,
     HELD_RUN,
@@ -206,9 +205,7 @@ def _read_held(connection: Connection, group: Sequence[Judged], held: Held | Non
     for key, step in asked.receipts:
         store = held.stores.get(key)
         if store and (row := connection.row(HELD_RECEIPT, step.run_id, step.key, store.sid)):
-            kind, instance, version, value = row
-            revision = Revision(to_text(instance), to_integer(version))
-            held.receipts[key, step] = Receipt(key, step, to_text(kind), revision, to_blob(value))
+            held.receipts[key, step] = read_receipt(key, step, row)
     for run_id in asked.runs:
         if run_id not in held.runs and (row := connection.row(HELD_RUN, run_id)):
             held.runs[run_id] = HeldRun(to_integer(row[0]), to_integer(row[1]))
