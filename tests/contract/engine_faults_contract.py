@@ -21,7 +21,7 @@ from stepwell.core.lease import LEASE_MS
 from stepwell.layers import store as stores
 
 from .engine_kinds import EXPECTED, AllKinds, Applied, Dying, FailingReads, Holding, Nth, check_record, far
-from .engine_world import EngineWorld, failure, success, until
+from .engine_world import NOW_MS, EngineWorld, ended, failure, success, until
 from .store_doubles import DictStore, PlainStore, given_store
 from .store_world import Chat, append, chats, empty, ids_of
 
@@ -79,7 +79,48 @@ class EngineFaultsContract:
             assert isinstance(unknown, Unavailable)
             assert unknown.applied == "unknown"
             handle = success(await app.engine.start(plain, id="r"))
-            assert await app.ended_in_time(handle) == Success(1)
+            assert await app.ended_in_time(handle, by_ms=20) == Success(1)
+        assert world.clock.now_ms() < NOW_MS + LEASE_MS  # its lease had not to run out for that
+
+    async def test_a_claim_of_unknown_fate_is_driven(self, world: EngineWorld) -> None:
+        @workflow
+        async def plain(run: Run) -> int:
+            return await run.step("one", lambda: 1)
+
+        async with world.engine(drive=False) as client:
+            handle = success(await client.engine.start(plain, id="r"))
+            async with world.engine(plain, around=Nth(1, "unknown").around) as app:
+                assert await app.ended_in_time(handle, by_ms=20) == Success(1)
+        assert world.clock.now_ms() < NOW_MS + LEASE_MS
+
+    async def test_a_claim_that_comes_after_the_end_takes_nothing_up(self, world: EngineWorld) -> None:
+        entered: list[str] = []
+        stands, go_on = asyncio.Event(), asyncio.Event()
+
+        async def held() -> str:
+            stands.set()
+            await go_on.wait()
+            return "held"
+
+        @workflow
+        async def plain(run: Run) -> str:
+            entered.append("top")
+            return await run.step("held", held)
+
+        claim = Holding(1)
+        async with world.engine(plain, around=Holding(0, renews=False).around) as first:
+            handle = success(await first.engine.start(plain, id="r"))
+            await until(stands.is_set)
+            await world.clock.advance(LEASE_MS + 1)
+            async with world.engine(plain, around=claim.around) as second:
+                await second.advance_until(lambda: claim.made == 1, by_ms=20)
+                go_on.set()
+                assert await ended(handle) == Success("held")
+                before = await first.row("r")
+                claim.go_on.set()
+                await second.clock.advance(60_000)
+                assert await first.row("r") == before
+        assert entered == ["top"]
 
     # --- closing in the middle --------------------------------------------------
 

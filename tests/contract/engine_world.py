@@ -118,10 +118,10 @@ class Opened:
                     return
                 await self.clock.advance(by_ms)
 
-    async def ended_in_time(self, handle: RunHandle[_R]) -> Outcome[_R, ResultFailure]:
+    async def ended_in_time(self, handle: RunHandle[_R], *, by_ms: int = 1_000) -> Outcome[_R, ResultFailure]:
         """What the run ends with, while the clock is moved on."""
         result = asyncio.ensure_future(handle.result())
-        await self.advance_until(result.done)
+        await self.advance_until(result.done, by_ms=by_ms)
         return result.result()
 
     async def result_in_time(self, run_id: str) -> Outcome[object, ResultFailure]:
