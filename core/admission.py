@@ -20,13 +20,14 @@ import uuid
 from collections.abc import Collection, Iterator
 from typing import Final, NoReturn
 
+import pydantic
 import pydantic.networks
 import typing_extensions
 from pydantic import AnyUrl, BaseModel, RootModel
 from pydantic._internal._decorators import DecoratorInfos  # the serializers of a class: no public name tells them
 
 from .alternatives import look_alike
-from .annotation import Bare, fields_of, private_data, strip
+from .annotation import Bare, config_of, fields_of, private_data, strip
 from .kind import is_class, is_subclass
 
 __all__ = ["admit"]
@@ -37,6 +38,7 @@ LEAVES: Final = frozenset(
         *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID),
         *(pathlib.Path, pathlib.PurePath, pathlib.PosixPath, pathlib.PurePosixPath, pydantic.networks.EmailStr),
         *(ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv6Address, ipaddress.IPv6Network),
+        *(pydantic.AwareDatetime, pydantic.NaiveDatetime, pydantic.PastDatetime, pydantic.PastDate),
     }
 )
 """Types of atoms whose JSON is read back as the same value, however pydantic is configured."""
@@ -51,6 +53,8 @@ _USE_INSTEAD: Final[dict[object, str]] = {
     "SecretStr": "JSON would hold stars in place of it; store a reference to the secret, or str",
     "SecretBytes": "JSON would hold stars in place of it; store a reference to the secret, or bytes",
     "Callable": "a function has no JSON; store its name",
+    "FutureDate": "what is in the future now is not when it is read later; use date",
+    "FutureDatetime": "what is in the future now is not when it is read later; use AwareDatetime",
     "Any": "use JsonValue, or name the types",
     object: "use JsonValue, or name the types",
     list: "say of what, as in list[str]",
@@ -66,7 +70,10 @@ _USE_INSTEAD: Final[dict[object, str]] = {
 def admit(type_: object) -> frozenset[type[object]]:
     """The types of keys, beside text, that dicts of this type declare; TypeError if the type cannot be kept."""
     walk = _Walk()
-    walk.visit(type_, getattr(type_, "__name__", None) or str(type_))
+    try:
+        walk.visit(type_, _named(type_))
+    except RecursionError:
+        raise TypeError(f"{_named(type_)}: a name for types stands for itself, without an end") from None
     return frozenset(walk.key_types)
 
 
@@ -80,23 +87,35 @@ class _Walk:
     def __init__(self) -> None:
         self.key_types: set[type[object]] = {str}
         self._seen: set[object] = set()
+        self._within: list[Bare] = []
 
     def visit(self, type_: object, place: str) -> None:
         bare = strip(type_)
         if bare.unfit:
             _refuse(place, bare.unfit, "what it writes may not be what is read back; leave it out")
-        if bare.type in LEAVES or bare.is_json_value or bare.origin is typing.Literal:
+        if bare.type in LEAVES or bare.is_json_value:
             return
-        if bare.is_union:
-            self._visit_union(bare, place)
-        elif bare.origin in _CONTAINERS and bare.args:
-            self._visit_container(bare, place)
+        if bare.origin is typing.Literal:
+            _check_literal(bare, place)
+        elif bare.is_union or (bare.origin in _CONTAINERS and bare.args):
+            self._visit_form(bare, place)
         elif is_class(bare.type):
             self._visit_class(bare.type, place)
         elif isinstance(bare.type, typing.TypeVar):
             _refuse(place, f"the type variable {bare.type}", "give the generic type its argument, as in Box[int]")
         else:
             _refuse(place, _named(bare.type), _advice(bare))
+
+    def _visit_form(self, bare: Bare, place: str) -> None:
+        """A union or a container; by a `type` statement it may be named in itself, and is visited once then."""
+        if any(outer.type is bare.type for outer in self._within):
+            return
+        self._within.append(bare)
+        if bare.is_union:
+            self._visit_union(bare, place)
+        else:
+            self._visit_container(bare, place)
+        self._within.pop()
 
     def _visit_union(self, bare: Bare, place: str) -> None:
         for member in bare.args:
@@ -179,6 +198,13 @@ def _named(type_: object) -> str:
 # --- reasons to refuse ------------------------------------------------------------
 
 
+def _check_literal(bare: Bare, place: str) -> None:
+    for value in bare.args:
+        if isinstance(value, bytes) or (isinstance(value, enum.Enum) and not isinstance(value, str | int)):
+            why = "its JSON is not read back as it; use text, a whole number, or the enumeration itself"
+            _refuse(place, f"the literal {value!r}", why)
+
+
 def _check_enum(type_: type[enum.Enum], place: str) -> None:
     for member in type_:
         if type(member.value) not in (str, int, float, bool):
@@ -196,6 +222,11 @@ def _problems(type_: type[object]) -> Iterator[tuple[str, str]]:
         for name, decorator in decorators.field_serializers.items():
             for field in decorator.info.fields:
                 yield f"it has a serializer, {name}: {different}", field
+    config = config_of(type_)
+    if config.get("json_encoders"):
+        yield f"its json_encoders write another form: {different}", ""
+    if config.get("extra") == "allow" and dataclasses.is_dataclass(type_):
+        yield 'a dataclass does not write what extra="allow" lets in; declare the fields', ""
     if issubclass(type_, BaseModel):
         for name in private_data(type_):
             yield "a private attribute with a default carries data that JSON does not hold; make it a field", name
@@ -210,6 +241,8 @@ def _defined_by_user(base: type[object]) -> list[str]:
 def _advice(bare: Bare) -> str:
     """Why a type that is none of those that can be stored cannot, and what to use."""
     type_ = bare.origin or bare.type
+    if isinstance(type_, str | typing.ForwardRef):
+        return "it is the name of a type that is not to be found; give the type, or define it in its module"
     known = _USE_INSTEAD.get(type_) or _USE_INSTEAD.get(_named(type_))
     if known:
         return known

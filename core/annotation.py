@@ -12,13 +12,23 @@ from typing import Final
 
 import pydantic
 import typing_extensions
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from .kind import is_class
 
-__all__ = ["Bare", "Field", "fields_of", "is_required", "private_data", "strip", "strip_qualifiers", "subscripted"]
+__all__ = [
+    "Bare",
+    "Field",
+    "config_of",
+    "fields_of",
+    "is_required",
+    "private_data",
+    "strip",
+    "strip_qualifiers",
+    "subscripted",
+]
 
 _UNFIT: Final[frozenset[object]] = frozenset(
     {
@@ -202,6 +212,14 @@ def _fields_of_dataclass(type_: type[object], hints: dict[str, object]) -> Itera
             problem = "init=False: it is not read back from JSON; let it be an ordinary field"
         required = default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
         yield Field(each.name, hints[each.name], required, problem)
+
+
+def config_of(type_: type[object]) -> ConfigDict:
+    """How pydantic is configured for a class."""
+    if issubclass(type_, BaseModel):
+        return type_.model_config
+    config: ConfigDict = getattr(type_, "__pydantic_config__", ConfigDict())
+    return config
 
 
 def private_data(type_: type[BaseModel]) -> list[str]:

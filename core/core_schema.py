@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, TypeGuard
 
 from pydantic import PydanticUserError, TypeAdapter
-from pydantic_core import CoreConfig, CoreSchema, SchemaSerializer, SchemaValidator, to_json
+from pydantic_core import CoreConfig, CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, to_json
 from pydantic_core.core_schema import SerializerFunctionWrapHandler, wrap_serializer_function_ser_schema
 
 from .typed_dict import portable
@@ -37,14 +37,15 @@ def compile_schema(type_: object) -> tuple[SchemaValidator, SchemaSerializer]:
     """The validator and the serializer of states of a type; TypeError with pydantic's reason if it does not take it."""
     try:
         adapter = _adapter_of(portable(type_))
-    except PydanticUserError as error:
+        adapter.rebuild(raise_errors=True)  # nothing, unless its class has defer_build
+        schema = _walk(adapter.core_schema)
+        assert _is_core_schema(schema)
+        return (
+            SchemaValidator(schema, _CONFIG, _use_prebuilt=False),
+            SchemaSerializer(schema, _CONFIG, _use_prebuilt=False),
+        )
+    except (PydanticUserError, SchemaError) as error:
         raise TypeError(f"{type_!r} cannot be the type of a store: {error}") from error
-    schema = _walk(adapter.core_schema)
-    assert _is_core_schema(schema)
-    return (
-        SchemaValidator(schema, _CONFIG, _use_prebuilt=False),
-        SchemaSerializer(schema, _CONFIG, _use_prebuilt=False),
-    )
 
 
 def _adapter_of(type_: object) -> TypeAdapter[object]:

@@ -10,12 +10,14 @@ import dataclasses
 import datetime as dt
 import enum
 import pathlib
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, Required, TypedDict, TypeVar
 
 import pydantic
+import pydantic.dataclasses
 import pytest
 from pydantic import (
     AfterValidator,
@@ -33,6 +35,8 @@ from pydantic import (
 )
 
 from stepwell.core.admission import admit
+from stepwell.core.schema import StateSchema
+from stepwell.core.value import same
 
 V = TypeVar("V")
 
@@ -47,6 +51,15 @@ class Rank(enum.Enum):
 
 class Size(enum.Enum):
     BIG = "big"
+
+
+class Tone(enum.StrEnum):
+    LOW = "low"
+
+
+class Deferred(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+    x: int = 0
 
 
 class Item(BaseModel):
@@ -109,6 +122,8 @@ class Place(NamedTuple):
         *(dict[str, JsonValue], dict[str, list[dict[str, Item]]], list[int] | dict[str, int], dt.date | int | None),
         *(Item, Tree, Items, Box[int], Box[list[Item]], Cat | Dog, Open, WithPrivate, Point, Message, Place),
         *(Annotated[Cat | Dog, Field(discriminator="kind")], Annotated[int, Field(gt=0), AfterValidator(abs)]),
+        *(pydantic.AwareDatetime, pydantic.NaiveDatetime, pydantic.PastDatetime, pydantic.PastDate | None),
+        *(Literal[Tone.LOW], Deferred),
     ],
     ids=str,
 )
@@ -201,6 +216,19 @@ class HasInitVar:
     x: dataclasses.InitVar[int]
 
 
+class HasUnknownName(BaseModel):
+    x: list[Nowhere]  # type: ignore[name-defined]  # pyright: ignore[reportUndefinedVariable]  # noqa: F821
+
+
+class HasLiteralMember(BaseModel):
+    colour: Literal[Colour.RED] = Colour.RED
+
+
+@pydantic.dataclasses.dataclass(config=ConfigDict(extra="allow"))
+class OpenPoint:
+    x: int
+
+
 class A(BaseModel):
     x: int
 
@@ -242,6 +270,13 @@ class OwnSchema(BaseModel):
         pytest.param(HasComputed, "HasComputed.y: this field cannot be stored: init=False", id="computed"),
         pytest.param(HasInitVar, "HasInitVar.x", id="init-var"),
         pytest.param(OwnSchema, "OwnSchema: OwnSchema cannot be stored: its own core schema", id="own-schema"),
+        pytest.param(OpenPoint, "OpenPoint cannot be stored: a dataclass does not write", id="open-dataclass"),
+        pytest.param(HasLiteralMember, "HasLiteralMember.colour: the literal <Colour.RED", id="literal-member"),
+        pytest.param(Literal[b"a"], "the literal b'a'", id="literal-bytes"),
+        pytest.param(HasUnknownName, "HasUnknownName.x: ForwardRef", id="unknown-name"),
+        pytest.param(
+            pydantic.FutureDate, "FutureDate: FutureDate cannot be stored: what is in the future", id="future"
+        ),
         pytest.param(Box, "Box.value: the type variable ~V", id="type-variable"),
         pytest.param(dict[str, Any], "dict[]: Any", id="any-in-a-dict"),
         pytest.param(list[int] | set[int], "look alike in JSON", id="list-or-set"),
@@ -271,3 +306,39 @@ def test_s148_a_type_that_cannot_be_stored_is_refused_with_the_field(type_: obje
     with pytest.raises(TypeError) as refused:
         admit(type_)
     assert says in str(refused.value)
+
+
+def _by_statement(text: str) -> Any:
+    """What a `type` statement makes, which Python knows from 3.12 on."""
+    names: dict[str, Any] = {}
+    exec(text, names)
+    return names["Name"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement is of Python 3.12")
+def test_a_type_may_be_named_in_itself() -> None:
+    tree = _by_statement("type Name = dict[str, Name] | list[Name] | int")
+    assert admit(tree) == {str}
+    state = {"a": [{"b": 1}, 2]}
+    assert same(StateSchema(tree).validate(state).unwrap().state, state)
+    with pytest.raises(TypeError, match="stands for itself"):
+        admit(_by_statement("type Name = Name | int"))
+    with pytest.raises(TypeError, match="look alike"):
+        admit(_by_statement("type Name = dict[str, Name] | set[int] | list[int]"))
+
+
+def test_a_model_may_be_built_later() -> None:
+    assert StateSchema(Deferred).validate({"x": 1}).unwrap().state == Deferred(x=1)
+
+
+def test_what_pydantic_cannot_compile_is_a_type_error() -> None:
+    torn = enum.Enum("torn", {"A": "\ud800"})
+    with pytest.raises(TypeError, match="torn"):
+        StateSchema(torn)
+
+
+def test_encoders_of_a_model_are_refused_like_serializers() -> None:
+    with pytest.warns(DeprecationWarning, match="json_encoders"):
+        type_ = pydantic.create_model("Timed", __config__=ConfigDict(json_encoders={dt.date: str}), at=dt.date)
+    with pytest.raises(TypeError, match="Timed cannot be stored: its json_encoders"):
+        admit(type_)
