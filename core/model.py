@@ -8,8 +8,8 @@ caller's own: it is copied when it is first read, and whatever the caller does t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast
+from dataclasses import FrozenInstanceError, dataclass
+from typing import TYPE_CHECKING, Generic, Literal, Never, TypeAlias, TypeVar, cast
 
 __all__ = [
     "Conflict",
@@ -35,6 +35,7 @@ __all__ = [
     "Updated",
 ]
 
+_C = TypeVar("_C")
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
@@ -110,6 +111,21 @@ class StepId:
 # --- states that are handed out ---------------------------------------------
 
 
+def _guarded(type_: type[_C]) -> type[_C]:
+    """The frozen class, whose values refuse every attribute alike.
+
+    `dataclass` ties its guard to the class as it was before it had slots. On Python 3.11 and 3.12 that guard breaks
+    with a TypeError on any name that is no field, and so does `Replace[int](1)`, in which `typing` sets one.
+    """
+
+    def refuse(self: object, name: str, *_: object) -> Never:
+        raise FrozenInstanceError(f"cannot change {name!r} of a {type(self).__name__}")
+
+    for guard in ("__setattr__", "__delattr__"):
+        setattr(type_, guard, refuse)
+    return type_
+
+
 class _Lazy:
     """A value of which `_lazy_field` is made by a function, once, when it is first read.
 
@@ -129,6 +145,7 @@ class _Lazy:
             return value
 
 
+@_guarded
 @dataclass(frozen=True, slots=True)
 class Snapshot(_Lazy, Generic[_T_co]):
     """A store's state as it was at `revision`."""
@@ -145,6 +162,7 @@ class Snapshot(_Lazy, Generic[_T_co]):
         return self.revision.version
 
 
+@_guarded
 @dataclass(frozen=True, slots=True)
 class Updated(_Lazy, Generic[_T_co]):
     """An update was committed: the state at `revision`, and the version before it."""
@@ -179,6 +197,7 @@ def updated_of(make: Callable[[], _T], previous_version: int, revision: Revision
     return made
 
 
+@_guarded
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[_T_co]):
     """What a selector found and a claim made the caller's own, committed as `revision`."""
@@ -192,6 +211,7 @@ class Deleted:
     """The store was deleted at the revision that was expected."""
 
 
+@_guarded
 @dataclass(frozen=True, slots=True)
 class Replace(Generic[_T_co]):
     """What an updater returns to replace the whole state by `value`."""

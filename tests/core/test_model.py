@@ -1,0 +1,38 @@
+"""Values: frozen, also where they are made with their type argument."""
+
+# pyright: standard
+# Each value goes through one test here, so that a checker cannot know its type.
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepwell.core.model import Replace, Revision, Snapshot, Taken, Updated
+
+AT = Revision("i", 1)
+
+
+@pytest.mark.parametrize(
+    ("with_argument", "without"),
+    [
+        pytest.param(lambda: Replace[int](1), Replace(1), id="Replace"),
+        pytest.param(lambda: Snapshot[int](1, AT), Snapshot(1, AT), id="Snapshot"),
+        pytest.param(lambda: Updated[int](1, 0, AT), Updated(1, 0, AT), id="Updated"),
+        pytest.param(lambda: Taken[int](1, AT), Taken(1, AT), id="Taken"),
+    ],
+)
+def test_a_value_is_made_with_its_type_argument_or_without_and_is_frozen(
+    with_argument: Callable[[], Any], without: Any
+) -> None:
+    made = with_argument()
+    assert made == without
+    for name in (dataclasses.fields(made)[0].name, "unknown"):
+        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+            setattr(made, name, 2)
+        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+            delattr(made, name)
+    assert made == without
