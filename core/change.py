@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from . import patch
 from .draft import run
@@ -22,8 +22,7 @@ _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[_T_co]):
+class Change(Struct, Generic[_T_co], frozen=True):
     """A canonical state after a change, its document, the patch to it from the document before, and what changed."""
 
     state: _T_co

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeGuard, TypeVar
 
+from msgspec import Struct
+
 from .drafts import dicts, lists, record_faces, sets, tuples
 from .drafts.faces import child_of, node_of
 from .drafts.intake import plain
@@ -48,8 +50,7 @@ class Applied(Generic[_T_co]):
     patch: Patch
 
 
-@dataclass(frozen=True, slots=True)
-class Drafted(Generic[_T_co]):
+class Drafted(Struct, Generic[_T_co], frozen=True):
     """What an updater made: the new state, and the paths it wrote; None if it replaced the whole state."""
 
     state: _T_co

@@ -11,9 +11,12 @@ A plan whose batch is empty changes nothing: its answer is true of the state tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final, Generic, Never, Protocol, TypeGuard, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from .batch import (
     Batch,
@@ -84,8 +87,7 @@ LOG_BYTES: Final = 8 * 1024
 # --- what is held -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Decoded(Generic[_T_co]):
+class _Decoded(Struct, Generic[_T_co], frozen=True):
     schema: object
     state: _T_co
 
@@ -95,8 +97,7 @@ def _is_by(decoded: _Decoded[object], schema: StateSchema[_T]) -> TypeGuard[_Dec
     return decoded.schema is schema
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A committed state as the planner holds it: its revision, and the whole state as a JSON document.
 
     `log_rows` and `log_bytes` say how many patches, and how long together, lead to it from the base before it.
@@ -115,7 +116,7 @@ class Held:
             return Success(self.decoded.state)
         decoded = schema.decode(self.json)
         if isinstance(decoded, Success):
-            object.__setattr__(self, "decoded", _Decoded(schema, decoded.unwrap()))
+            force_setattr(self, "decoded", _Decoded(schema, decoded.unwrap()))
         return decoded
 
     def after(self, revision: Revision, json: bytes, patches: int, patch_bytes: int) -> Held:
@@ -145,8 +146,7 @@ def wants_base(held: Held) -> bool:
 _NOTHING: Final = Batch()
 
 
-@dataclass(frozen=True, slots=True)
-class Planned(Generic[_A_co, _E_co]):
+class Planned(Struct, Generic[_A_co, _E_co], frozen=True):
     """What an operation comes to: the outcome once `batch` is committed, and what the store holds then.
 
     None is held where there is no store.

@@ -12,10 +12,10 @@ issue, not a state that changes whenever it is read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -39,16 +39,14 @@ _T_co = TypeVar("_T_co", covariant=True)
 Issues = tuple[Issue, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Valid(Generic[_T_co]):
+class Valid(Struct, Generic[_T_co], frozen=True):
     """A canonical state, shared with nobody, and its document: decoding `json` gives an equal state."""
 
     state: _T_co
     json: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Settled(Generic[_T_co]):
+class Settled(Struct, Generic[_T_co], frozen=True):
     """What a changed state became. `as_written`: validation changed nothing in it, so only what was written differs."""
 
     valid: Valid[_T_co]

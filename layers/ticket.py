@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar, final
+
+from msgspec import Struct
 
 from ..core.batch import Batch, Fenced, Receipt
 from ..core.model import Contended, ReceiptMismatch, TooLarge, Unavailable
@@ -27,22 +28,19 @@ VERDICT_MS: Final = 5_000
 """How long a cancelled caller waits for the verdict on a batch that the ledger has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered(Generic[_A_co, _E_co]):
+class Answered(Struct, Generic[_A_co, _E_co], frozen=True):
     """The operation's outcome; what was to be committed with it is committed."""
 
     outcome: Outcome[_A_co, _E_co | TooLarge | Contended | Fenced | Unavailable]
 
 
-@dataclass(frozen=True, slots=True)
-class Unwritten(Generic[_A_co, _E_co]):
+class Unwritten(Struct, Generic[_A_co, _E_co], frozen=True):
     """The operation's outcome, which writes nothing; what is to be committed with it is not committed yet."""
 
     outcome: Outcome[_A_co, _E_co | ReceiptMismatch | TooLarge]
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """The operation was applied before; its receipt has the outcome."""
 
     receipt: Receipt
