@@ -368,7 +368,11 @@ class Run:
 
 @final
 class RunStore(Generic[_T]):
-    """The calls of one store as durable steps. `Unavailable` and `Contended` never come: the engine tries again."""
+    """The calls of one store as durable steps. `Unavailable` and `Contended` never come: the engine tries again.
+
+    What a function of the caller's raises (an updater, a selector, an initial state) is recorded, and raised as
+    `StepFailed` in the first run as in every replay; misuse, as an async updater, as a TypeError.
+    """
 
     __slots__ = ("_definition", "_driver", "_id")
 
