@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -65,7 +66,7 @@ class RecordType:
         """A new record that holds exactly these fields: a model keeps both dicts as they are. `like` is an old one."""
         made = blank(self.type)
         if not self.is_model:
-            for name, value in fields.items():
+            for name, value in {**self._beside(like), **fields}.items():
                 object.__setattr__(made, name, value)
             return made
         assert isinstance(like, BaseModel)
@@ -75,6 +76,17 @@ class RecordType:
         object.__setattr__(made, "__pydantic_extra__", extras)
         object.__setattr__(made, "__pydantic_private__", copy.deepcopy(private) if private else private)
         return made
+
+    def _beside(self, record: object) -> dict[str, object]:
+        """Copies of what a dataclass keeps beside its fields, as `__post_init__` may set it, but for cached properties."""
+        held: dict[str, object] = getattr(record, "__dict__", {})
+        if len(held) <= len(self.names):
+            return {}
+        return {
+            name: copy.deepcopy(value)
+            for name, value in held.items()
+            if name not in self.names and not isinstance(getattr(self.type, name, None), functools.cached_property)
+        }
 
     def clone(self, record: object, clone_value: Clone) -> object:
         """A copy of `record` whose fields went through `clone_value`."""

@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import datetime as dt
 import enum
+import functools
 import inspect
 import math
 import typing
@@ -342,3 +343,25 @@ def test_models_within_root_models_are_validated_anew() -> None:
 def test_pydantic_still_lets_its_prebuilt_validators_be_passed_over() -> None:
     for made in (SchemaValidator, SchemaSerializer):
         assert "_use_prebuilt" in inspect.signature(made).parameters
+
+
+@dataclasses.dataclass
+class Indexed:
+    names: list[str]
+
+    def __post_init__(self) -> None:
+        self.places = {name: at for at, name in enumerate(self.names)}
+
+    @functools.cached_property
+    def first(self) -> str:
+        return self.names[0]
+
+
+def test_a_dataclass_is_handed_out_with_what_it_made_of_its_fields() -> None:
+    schema = StateSchema(list[Indexed])
+    state = schema.validate([Indexed(["a", "b"])]).unwrap().state
+    assert state[0].first == "a"
+    handed_out = schema.clone(state)
+    assert vars(handed_out[0]) == {"names": ["a", "b"], "places": {"a": 0, "b": 1}}
+    handed_out[0].places.clear()
+    assert state[0].places == {"a": 0, "b": 1}
