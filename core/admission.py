@@ -243,6 +243,8 @@ def _advice(bare: Bare) -> str:
     type_ = bare.origin or bare.type
     if isinstance(type_, str | typing.ForwardRef):
         return "it is the name of a type that is not to be found; give the type, or define it in its module"
+    if bare.args and is_class(type_) and _has_fields(type_):
+        return "its type variables are not known beneath it; use a generic model, or a class without type variables"
     known = _USE_INSTEAD.get(type_) or _USE_INSTEAD.get(_named(type_))
     if known:
         return known

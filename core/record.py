@@ -78,7 +78,7 @@ class RecordType:
         return made
 
     def _beside(self, record: object) -> dict[str, object]:
-        """Copies of what a dataclass keeps beside its fields, as `__post_init__` may set it, but for cached properties."""
+        """Copies of what a dataclass keeps beside its fields, set by `__post_init__`, but for cached properties."""
         held: dict[str, object] = getattr(record, "__dict__", {})
         if len(held) <= len(self.names):
             return {}

@@ -224,6 +224,12 @@ class HasLiteralMember(BaseModel):
     colour: Literal[Colour.RED] = Colour.RED
 
 
+@dataclasses.dataclass
+class Pair(Generic[V]):
+    one: V
+    other: V
+
+
 @pydantic.dataclasses.dataclass(config=ConfigDict(extra="allow"))
 class OpenPoint:
     x: int
@@ -278,6 +284,7 @@ class OwnSchema(BaseModel):
             pydantic.FutureDate, "FutureDate: FutureDate cannot be stored: what is in the future", id="future"
         ),
         pytest.param(Box, "Box.value: the type variable ~V", id="type-variable"),
+        pytest.param(Pair[int], "Pair cannot be stored: its type variables", id="generic-dataclass"),
         pytest.param(dict[str, Any], "dict[]: Any", id="any-in-a-dict"),
         pytest.param(list[int] | set[int], "look alike in JSON", id="list-or-set"),
         pytest.param(list[int] | tuple[int, ...], "look alike in JSON", id="list-or-tuple"),
