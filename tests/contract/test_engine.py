@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,10 @@ import pytest
 import stepwell
 from stepwell import Run, workflow
 from stepwell.layers.clock import SystemClock
+from stepwell.layers.driver.worker import DRAIN_S
 
 from .engine_contract import EngineContract
-from .engine_world import EngineWorld, Host, ended, success
+from .engine_world import EngineWorld, Host, ended, success, until
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -22,6 +25,34 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> EngineWorld:
 
 class TestEngine(EngineContract):
     pass
+
+
+async def test_an_engine_closes_in_bounded_time_and_gives_back_what_it_had_to_cut_off(tmp_path: Path) -> None:
+    began, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    def endless_thread() -> None:
+        loop.call_soon_threadsafe(began.set)
+        assert go_on.wait(30)
+
+    @workflow
+    async def hanging(run: Run) -> None:
+        await run.gather(run.step("on the loop", endless), run.step("in a thread", endless_thread))
+
+    world = EngineWorld("memory", tmp_path)
+    async with world.engine(hanging) as app:
+        _ = success(await app.engine.start(hanging, id="r"))
+        await until(began.is_set)
+        closes_at_s = loop.time()
+    assert loop.time() - closes_at_s < 2 * DRAIN_S
+    go_on.set()
+    async with world.engine(drive=False) as app:
+        row = await app.row("r")
+        assert (row.state, row.owner, row.wake_at_ms) == ("waiting", None, None)
+        assert await app.steps("r") == {}
 
 
 @pytest.mark.parametrize("host", ["memory", "sqlite"])
