@@ -32,14 +32,20 @@ class Change(Struct, Generic[_T_co], frozen=True):
 
 
 def decide_change(
-    schema: StateSchema[_T], state: _T, json: bytes, updater: Callable[[_T], Replace[_T] | None]
+    schema: StateSchema[_T],
+    state: _T,
+    json: bytes,
+    updater: Callable[[_T], Replace[_T] | None],
+    *,
+    as_encoded: bool = False,
 ) -> Outcome[Change[_T], tuple[Issue, ...]]:
     """What `updater` makes of `state`, whose document is `json`; or all that is wrong with the state it made.
 
     `state` is canonical, and is never changed. What the updater raises is passed on, and so is TypeError for an updater
     that breaks a rule of drafts. The changed paths are what the updater wrote; where it replaced the state, or where
     validation changed more, they come from a strict comparison of the two states. An updater that changed nothing
-    leaves the very state, an empty patch and no paths.
+    leaves the very state, an empty patch and no paths. `as_encoded` says that `json` is known to be what the schema
+    makes of `state`, as it is after a change; otherwise that is looked at.
     """
     try:
         drafted = run(state, updater, schema.key_types)
@@ -48,7 +54,7 @@ def decide_change(
     if drafted.written is None:
         match schema.validate(drafted.state):
             case Success(valid):
-                return Success(_change(schema, state, json, valid, diff(state, valid.state)))
+                return Success(_change(schema, state, json, valid, diff(state, valid.state), as_encoded))
             case Failure() as failed:
                 return failed
     if drafted.state is state:
@@ -57,7 +63,7 @@ def decide_change(
         case Success(settled):
             valid = settled.valid
             changed = drafted.written if settled.as_written else diff(state, valid.state)
-            return Success(_change(schema, state, json, valid, changed))
+            return Success(_change(schema, state, json, valid, changed, as_encoded))
         case Failure() as failed:
             return failed
 
@@ -65,8 +71,12 @@ def decide_change(
 _NOTHING = patch.encode(patch.Patch())
 
 
-def _change(schema: StateSchema[_T], state: _T, json: bytes, valid: Valid[_T], changed: Paths) -> Change[_T]:
+def _change(
+    schema: StateSchema[_T], state: _T, json: bytes, valid: Valid[_T], changed: Paths, as_encoded: bool
+) -> Change[_T]:
     before, after = msgspec.json.decode(json), msgspec.json.decode(valid.json)
-    if schema.encode(state) != json:  # written by an earlier form of the type: the documents differ by more
+    if (
+        not as_encoded and schema.encode(state) != json
+    ):  # written by an earlier form of the type: the documents differ by more
         changed = minimal((*changed, *diff(before, after)))
     return Change(valid.state, valid.json, patch.encode(patch.between(before, after, changed)), changed)

@@ -11,7 +11,6 @@ A plan whose batch is empty changes nothing: its answer is true of the state tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final, Generic, Never, Protocol, TypeGuard, TypeVar
 
@@ -88,8 +87,11 @@ LOG_BYTES: Final = 8 * 1024
 
 
 class _Decoded(Struct, Generic[_T_co], frozen=True):
+    """`as_encoded`: the document is known to be what the schema makes of the state."""
+
     schema: object
     state: _T_co
+    as_encoded: bool = False
 
 
 def _is_by(decoded: _Decoded[object], schema: StateSchema[_T]) -> TypeGuard[_Decoded[_T]]:
@@ -118,6 +120,11 @@ class Held(Struct, frozen=True):
         if isinstance(decoded, Success):
             force_setattr(self, "decoded", _Decoded(schema, decoded.unwrap()))
         return decoded
+
+    @property
+    def is_as_encoded(self) -> bool:
+        """Whether the document is known to be what the schema that read it last makes of the state."""
+        return self.decoded is not None and self.decoded.as_encoded
 
     def after(self, revision: Revision, json: bytes, patches: int, patch_bytes: int) -> Held:
         """What is held after some more patches."""
@@ -194,8 +201,7 @@ def admit_size(planned: Planned[_A, _E], key: StoreKey, limit_bytes: int) -> Pla
 # --- creation ---------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Create(Generic[_T]):
+class Create(Struct, Generic[_T], frozen=True):
     """Make the store with `initial` as its state; where there is one already, that one is the answer."""
 
     key: StoreKey
@@ -218,7 +224,7 @@ class Create(Generic[_T]):
         state, json = valid.unwrap().state, valid.unwrap().json
         revision = Revision(self.instance_id, 0)
         batch = Batch((StoreAbsent(self.key, revision),), (CreateStore(self.key, revision, json),))
-        made = Held(revision, json, decoded=_Decoded(self.schema, state))
+        made = Held(revision, json, decoded=_Decoded(self.schema, state, as_encoded=True))
         return Planned(read_snapshot(self.key, self.schema, made), made, batch)
 
     def answer(self, receipt: Receipt, held: Held | None) -> Never:
@@ -228,8 +234,7 @@ class Create(Generic[_T]):
 # --- updates ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Update(Generic[_T]):
+class Update(Struct, Generic[_T], frozen=True):
     """Change the state that is in force, whichever revision that is."""
 
     key: StoreKey
@@ -248,8 +253,7 @@ class Update(Generic[_T]):
         return _answer_change(self, receipt, held)
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateFrom(Generic[_T]):
+class UpdateFrom(Struct, Generic[_T], frozen=True):
     """Change the state if it is still at the expected revision. The base is the stored state, never a caller's copy."""
 
     key: StoreKey
@@ -278,7 +282,7 @@ def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[
     read = held.read(schema)
     if isinstance(read, Failure):
         return Planned(Failure(InvalidState(key, read.failure())), held)
-    changed = decide_change(schema, read.unwrap(), held.json, operation.updater)
+    changed = decide_change(schema, read.unwrap(), held.json, operation.updater, as_encoded=held.is_as_encoded)
     if isinstance(changed, Failure):
         return Planned(Failure(InvalidState(key, changed.failure())), held)
     change: Change[_T] = changed.unwrap()
@@ -291,7 +295,7 @@ def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[
         change.json,
         held.log_rows + 1,
         held.log_bytes + len(change.patch_json),
-        _Decoded(schema, change.state),
+        _Decoded(schema, change.state, as_encoded=True),
     )
     return Planned(Success(updated), after, batch)
 
@@ -323,8 +327,7 @@ def _exactly_once(
 # --- deletion ---------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Delete the store, if there is one."""
 
     key: StoreKey
@@ -345,8 +348,7 @@ class Delete:
         raise LookupError(f"the deletion of {self.key} leaves no receipt, and {receipt} is none of it")
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteFrom:
+class DeleteFrom(Struct, frozen=True):
     """Delete the store if it is still at the expected revision."""
 
     key: StoreKey

@@ -97,7 +97,7 @@ class Held:
     After the commit it is what is stored again: `committed` keeps it for the next group.
     """
 
-    __slots__ = ("last_no", "last_seq", "last_sid", "receipts", "runs", "stores")
+    __slots__ = ("last_no", "last_seq", "last_sid", "new", "receipts", "runs", "stores")
 
     def __init__(self, last_sid: int, last_seq: int, last_no: int) -> None:
         self.last_sid = last_sid
@@ -106,6 +106,7 @@ class Held:
         self.stores: dict[StoreKey, HeldStore] = {}
         self.receipts: dict[tuple[StoreKey, StepId], Receipt] = {}
         self.runs: dict[str, HeldRun] = {}
+        self.new: list[HeldStore] = []
 
     def tip(self, key: StoreKey) -> Revision | None:
         store = self.stores.get(key)
@@ -124,6 +125,7 @@ class Held:
         if store is None:
             self.last_sid += 1
             store = self.stores[key] = HeldStore(self.last_sid, stored=False)
+            self.new.append(store)
         return store
 
     def committed(self) -> None:
@@ -133,5 +135,6 @@ class Held:
             self.stores.clear()
         if len(self.runs) > KEPT:
             self.runs.clear()
-        for store in self.stores.values():
+        for store in self.new:
             store.stored = True
+        self.new.clear()
