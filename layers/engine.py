@@ -137,11 +137,19 @@ class LedgerEngine:
         return found if isinstance(found, Failure) else Success(self._status(found.unwrap()))
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
         if limit < 0:
             raise ValueError(f"runs(limit={limit}): it cannot be negative")
-        found = await self._ledger.runs(state=state, workflow=workflow, limit=limit, after=after)
+        found = await self._ledger.runs(
+            state=state, workflow=workflow, limit=limit, after=after, newest_first=newest_first
+        )
         return found if isinstance(found, Failure) else Success(tuple(map(self._status, found.unwrap())))
 
     def _status(self, row: RunRow) -> RunStatus:
@@ -272,7 +280,13 @@ class NoopEngine:
         return _absent()
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
         return _absent()
 

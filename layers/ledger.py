@@ -58,7 +58,13 @@ class NoopLedger:
         return Failure(ABSENT)
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
         return Failure(ABSENT)
 

@@ -181,7 +181,13 @@ class Engine(Protocol):
         ...
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
-        """Runs in the order of their start, at most `limit`, those after the run `after`."""
+        """Runs in the order of their start, or reversed; at most `limit`, those that come after the run `after` there."""
         ...

@@ -101,9 +101,18 @@ class Ledger(Protocol):
     async def run(self, run_id: str) -> Outcome[RunRow | None, Unavailable]: ...
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
-        """Runs in the order of their start, those after the run `after`; none where there is no such run."""
+        """Runs in the order of their start, or reversed; those that come after the run `after` there.
+
+        None where there is no run `after`.
+        """
         ...
 
     async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:

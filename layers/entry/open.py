@@ -69,9 +69,17 @@ class App(Engine):
         return await self._engine.resume(id)
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
-        return await self._engine.runs(state=state, workflow=workflow, limit=limit, after=after)
+        return await self._engine.runs(
+            state=state, workflow=workflow, limit=limit, after=after, newest_first=newest_first
+        )
 
     def __repr__(self) -> str:
         return f"App({self._env!r})"

@@ -150,11 +150,19 @@ class MemoryLedger:
         return Success(self._tables.runs.get(run_id))
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
         rows = list(self._tables.runs.values())
+        if newest_first:
+            rows.reverse()
         if after is not None:
-            ids = list(self._tables.runs)
+            ids = [row.id for row in rows]
             rows = rows[ids.index(after) + 1 :] if after in self._tables.runs else []
         chosen = [row for row in rows if state in (None, row.state) and workflow in (None, row.workflow)]
         return Success(tuple(chosen[:limit]))

@@ -140,10 +140,15 @@ def run(connection: Connection, run_id: str) -> RunRow | None:
 
 
 def runs(
-    connection: Connection, state: RunState | None, workflow: str | None, limit: int, after: str | None
+    connection: Connection,
+    state: RunState | None,
+    workflow: str | None,
+    limit: int,
+    after: str | None,
+    newest_first: bool,
 ) -> tuple[RunRow, ...]:
     wanted = [value for value in (state, workflow, after) if value is not None]
-    text = sql.select_runs(state is not None, workflow is not None, after is not None)
+    text = sql.select_runs(state is not None, workflow is not None, after is not None, newest_first)
     return tuple(map(read_run, connection.rows(text, *wanted, limit)))
 
 

@@ -115,9 +115,17 @@ class SqlLedger:
         return await self._read(lambda connection: reading.run(connection, run_id))
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
-        return await self._read(lambda connection: reading.runs(connection, state, workflow, limit, after))
+        return await self._read(
+            lambda connection: reading.runs(connection, state, workflow, limit, after, newest_first)
+        )
 
     async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:
         return await self._read(lambda connection: reading.steps(connection, run_id))

@@ -161,14 +161,15 @@ order by t.position is null, t.position, t.key"""
 OWNERS: Final = f"select distinct owner from run where {LIVE} and owner is not null order by owner"
 
 
-@lru_cache(maxsize=8)
-def select_runs(state: bool, workflow: bool, after: bool) -> str:
-    """Runs in the order of their start; the parameters that are asked for, in this order, then the limit."""
+@lru_cache(maxsize=16)
+def select_runs(state: bool, workflow: bool, after: bool, newest_first: bool) -> str:
+    """Runs in the order of their start, or reversed; the parameters that are asked for, in this order, the limit."""
     wanted = ["1 = 1"]
     wanted += ["state = ?"] * state
     wanted += ["workflow = ?"] * workflow
-    wanted += ["no > (select no from run where id = ?)"] * after
-    return f"select {RUN_COLUMNS} from run where {' and '.join(wanted)} order by no limit ?"
+    wanted += [f"no {'<' if newest_first else '>'} (select no from run where id = ?)"] * after
+    order = "no desc" if newest_first else "no"
+    return f"select {RUN_COLUMNS} from run where {' and '.join(wanted)} order by {order} limit ?"
 
 
 CANCEL_REQUESTS: Final = f"select id from run where {LIVE} and owner = ? and cancel_requested = 1 order by id"

@@ -45,9 +45,15 @@ class LedgerDouble:
         return await self.real.run(run_id)
 
     async def runs(
-        self, *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        state: RunState | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
-        return await self.real.runs(state=state, workflow=workflow, limit=limit, after=after)
+        return await self.real.runs(state=state, workflow=workflow, limit=limit, after=after, newest_first=newest_first)
 
     async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:
         return await self.real.steps(run_id)

@@ -92,9 +92,16 @@ class LedgerRunsContract:
             await ledger.commit(start(row))
 
         async def ids(
-            *, state: RunState | None = None, workflow: str | None = None, limit: int = 100, after: str | None = None
+            *,
+            state: RunState | None = None,
+            workflow: str | None = None,
+            limit: int = 100,
+            after: str | None = None,
+            newest_first: bool = False,
         ) -> list[str]:
-            found = await ledger.runs(state=state, workflow=workflow, limit=limit, after=after)
+            found = await ledger.runs(
+                state=state, workflow=workflow, limit=limit, after=after, newest_first=newest_first
+            )
             return [row.id for row in found.unwrap()]
 
         assert await ids() == ["z", "a", "m", "b"]
@@ -105,6 +112,10 @@ class LedgerRunsContract:
         assert await ids(state="stuck") == ["a", "m"]
         assert await ids(workflow="fulfil") == ["z", "m", "b"]
         assert await ids(state="stuck", workflow="fulfil", after="z") == ["m"]
+        assert await ids(newest_first=True) == ["b", "m", "a", "z"]
+        assert await ids(newest_first=True, limit=1, after="m") == ["a"]
+        assert await ids(newest_first=True, state="stuck", after="b") == ["m", "a"]
+        assert await ids(newest_first=True, after="unknown") == []
 
     async def test_leases_of_an_owner_are_renewed_together(self, ledger: Ledger) -> None:
         rows = (

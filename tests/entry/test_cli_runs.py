@@ -38,6 +38,8 @@ def test_runs_are_chosen_by_state_workflow_and_place(shell: Shell) -> None:
     assert ids("--workflow", "greet") == ["g-1", "g-2", "g-3"]
     assert ids("--limit", "2") == ["g-1", "g-2"]
     assert ids("--after", "g-2") == ["g-3", "f-1"]
+    assert ids("--newest", "--limit", "2") == ["f-1", "g-3"]
+    assert ids("--newest", "--after", "g-3")[0] == "g-2"
     assert "--after g-2" in shell("runs", "--limit", "2").err
 
 

@@ -32,12 +32,15 @@ STATES: Final[tuple[RunState, ...]] = get_args(RunState)
 @click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
-@click.option("--after", metavar="ID", help="Only runs that were started after this one.")
+@click.option("--after", metavar="ID", help="Only runs that come after this one in the list.")
+@click.option("--newest", is_flag=True, help="The run that was started last comes first.")
 @shared()
 @click.pass_obj
-def runs(settings: Settings, state: RunState | None, workflow: str | None, limit: int, after: str | None) -> None:
+def runs(
+    settings: Settings, state: RunState | None, workflow: str | None, limit: int, after: str | None, newest: bool
+) -> None:
     """List runs in the order of their start."""
-    found = run_blocking(_list(settings, state, workflow, limit, after))
+    found = run_blocking(_list(settings, state, workflow, limit, after, newest))
     output = settings.output
     if output.as_json:
         output.json({"runs": [status_json(status) for status in found]})
@@ -52,12 +55,12 @@ def runs(settings: Settings, state: RunState | None, workflow: str | None, limit
 
 
 async def _list(
-    settings: Settings, state: RunState | None, workflow: str | None, limit: int, after: str | None
+    settings: Settings, state: RunState | None, workflow: str | None, limit: int, after: str | None, newest: bool
 ) -> tuple[RunStatus, ...]:
     async with open_existing(settings) as app:
         if after is not None:
             value_of(await app.status(after))
-        return value_of(await app.runs(state=state, workflow=workflow, limit=limit, after=after))
+        return value_of(await app.runs(state=state, workflow=workflow, limit=limit, after=after, newest_first=newest))
 
 
 # --- show -------------------------------------------------------------------
