@@ -189,5 +189,5 @@ class Engine(Protocol):
         after: str | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
-        """Runs in the order of their start, or reversed; at most `limit`, those that come after the run `after` there."""
+        """Runs in the order of their start, or reversed; at most `limit`, those that come after `after` there."""
         ...
