@@ -12,7 +12,7 @@ make. `judge_next` judges such a sequence, and a batch whose predecessor on the 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from .batch import (
     BATCH_BYTES,
@@ -57,25 +57,28 @@ class Tips(Protocol):
 
 def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
     """`Success(None)`: the batch may be written. The first broken expectation answers; see the module's text."""
-    for expectation in batch.expects:
-        match expectation:
-            case RunFence(run_id, fence) if tips.fence(run_id) != fence:
-                return Failure(Fenced(run_id))
-            case NoRun(run_id) if tips.fence(run_id) is not None:
-                return Failure(Fenced(run_id))
-            case _:
-                pass
-    for expectation in batch.expects:
-        if isinstance(expectation, NoReceipt):
-            found = tips.receipt(expectation.key, expectation.step)
-            if found is not None:
-                return _judge_receipt(found, expectation)
-    for expectation in batch.expects:
-        if isinstance(expectation, StoreAt | StoreAbsent):
-            refusal = _judge_store(tips.tip(expectation.key), expectation)
-            if refusal is not None:
-                return Failure(refusal)
-    return Success(None)
+    applied: Outcome[AlreadyApplied, ReceiptMismatch] | None = None
+    refusal: Conflict | StoreNotFound | None = None
+    for expected in batch.expects:
+        match expected:
+            case StoreAt(key) | StoreAbsent(key):
+                refusal = refusal or _judge_store(tips.tip(key), expected)
+            case NoReceipt(key, step):
+                found = tips.receipt(key, step)
+                if found is not None and applied is None:
+                    applied = _judge_receipt(found, expected)
+            case RunFence(run_id, fence):
+                if tips.fence(run_id) != fence:
+                    return Failure(Fenced(run_id))
+            case NoRun(run_id):
+                if tips.fence(run_id) is not None:
+                    return Failure(Fenced(run_id))
+    if applied is not None:
+        return applied
+    return _WRITE if refusal is None else Failure(refusal)
+
+
+_WRITE: Final[Outcome[AlreadyApplied | None, Refusal]] = Success(None)
 
 
 def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[AlreadyApplied | None, Refusal | TooLarge]:
@@ -84,10 +87,9 @@ def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[Alre
     A revision is named by its version. Where another writer has made the version that a refused batch was to make, the
     next batch would find the name that it expects on a state that it was not planned on; so it is refused unread.
     """
-    stores = stores_of(batch)
     verdict: Outcome[AlreadyApplied | None, Refusal | TooLarge] = judge(batch, tips)
     if isinstance(verdict, Success) and verdict.unwrap() is None:
-        unread = next((expected for expected in stores if expected.key in refused), None)
+        unread = next((each for each in stores_of(batch) if each.key in refused), None) if refused else None
         if unread is not None:
             planned = unread.revision if isinstance(unread, StoreAt) else unread.planned
             verdict = Failure(Conflict(unread.key, expected=planned, actual=tips.tip(unread.key) or planned))
@@ -95,7 +97,7 @@ def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[Alre
             verdict = Failure(TooLarge("a batch", size, BATCH_BYTES))
         else:
             return verdict
-    refused.update(expected.key for expected in stores)
+    refused.update(expected.key for expected in stores_of(batch))
     return verdict
 
 
@@ -153,10 +155,10 @@ def _judge_store(tip: Revision | None, expected: StoreAt | StoreAbsent) -> Confl
 
 def _follows(write: PatchStore | CreateStore | DeleteStore, tip: Revision | None) -> bool:
     match write:
-        case CreateStore():
-            return tip is None
         case PatchStore(revision=made):
             return tip is not None and made.instance_id == tip.instance_id and made.version == tip.version + 1
+        case CreateStore():
+            return tip is None
         case DeleteStore(revision=last):
             return tip == last
 

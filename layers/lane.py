@@ -25,7 +25,7 @@ from typing import Final, TypeAlias, final
 from ..core.batch import AlreadyApplied, Batch, Committed, Fenced, Refusal, WriteBase
 from ..core.model import Conflict, Contended, ReceiptMismatch, StoreKey, StoreNotFound, TooLarge, Unavailable
 from ..core.operation import STATE_BYTES, Held, wants_base
-from ..core.outcome import Failure
+from ..core.outcome import Failure, Success
 from ..services.clock import Clock
 from ..services.ledger import Ledger, Verdict
 from .ticket import Ticket
@@ -177,7 +177,9 @@ class Lanes:
         if not batches:
             lane.losses = 0
             return []
-        return self._judge(lane, chain, await self._commit(batches))
+        if len(batches) == 1:
+            return self._judge(lane, chain, (await self._ledger.commit(batches[0]),))
+        return self._judge(lane, chain, await self._ledger.commit_all(batches))
 
     async def _pause(self, losses: int) -> None:
         """Nothing for the first retries; then 1, 2, 4 … ms."""
@@ -211,11 +213,6 @@ class Lanes:
                 ticket.stands()
         return chain
 
-    async def _commit(self, batches: Sequence[Batch]) -> Sequence[Verdict]:
-        if len(batches) == 1:
-            return (await self._ledger.commit(batches[0]),)
-        return await self._ledger.commit_all(batches)
-
     def _judge(self, lane: _Lane, chain: list[AnyTicket], verdicts: Sequence[Verdict]) -> list[AnyTicket]:
         again: list[AnyTicket] = []
         last: tuple[AnyTicket, Committed] | None = None
@@ -230,11 +227,7 @@ class Lanes:
                     ticket.stands()
                 continue
             verdict = next(following)
-            if isinstance(verdict, Failure):
-                failure = verdict.failure()
-                passed = passed or (not broken and isinstance(failure, Conflict | StoreNotFound))
-                again += self._refuse(ticket, failure, passed)
-            else:
+            if isinstance(verdict, Success):
                 match verdict.unwrap():
                     case Committed() as committed:
                         ticket.committed()
@@ -242,6 +235,10 @@ class Lanes:
                         continue
                     case AlreadyApplied(receipt):
                         ticket.applied(receipt)
+            else:
+                failure = verdict.failure()
+                passed = passed or (not broken and isinstance(failure, Conflict | StoreNotFound))
+                again += self._refuse(ticket, failure, passed)
             broken = True
         if last is not None:
             self._advance(lane.key, *last)

@@ -193,7 +193,7 @@ class LedgerStore:
         self, operation: Operation[_A, _E]
     ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Contended | Unavailable]:
         outcome = await self.apply(operation)
-        if not isinstance(outcome, Failure):
+        if isinstance(outcome, Success):
             return outcome
         failure = outcome.failure()
         if isinstance(failure, Fenced):
@@ -205,7 +205,7 @@ class LedgerStore:
     ) -> Outcome[_A, _E | ReceiptMismatch | TooLarge | Unavailable]:
         """For calls that others can pass for ever only by creating and deleting the store, over and over."""
         outcome = await self._unfenced(operation)
-        if not isinstance(outcome, Failure):
+        if isinstance(outcome, Success):
             return outcome
         failure = outcome.failure()
         if isinstance(failure, Contended):
@@ -215,7 +215,7 @@ class LedgerStore:
     async def _unmet(self, operation: Operation[_A, _E]) -> Outcome[_A, _E | TooLarge | Unavailable]:
         """For calls without a step."""
         outcome = await self._uncontended(operation)
-        if not isinstance(outcome, Failure):
+        if isinstance(outcome, Success):
             return outcome
         failure = outcome.failure()
         if isinstance(failure, ReceiptMismatch):

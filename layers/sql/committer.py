@@ -79,18 +79,19 @@ class Committer:
         self._idle: asyncio.Future[None] | None = None
         self._thread = WriterThread(self._loop, writer) if mode == "thread" else None
 
-    async def submit(self, batches: Sequence[Batch]) -> list[Answer]:
+    def submit(self, batches: Sequence[Batch]) -> asyncio.Future[list[Answer]]:
         """The answers to the batches, in order, which are judged in one transaction."""
+        answers = _Answers(self._loop, self._limits.cancel_wait_s)
         if self._closing:
-            return _unavailable("the ledger is closed", batches)
-        if self._queued + len(batches) > self._limits.queue_batches:
-            return _unavailable(f"{self._queued} batches wait for their turn already; try again later", batches)
-        self._at_ms = self._now_ms()  # here, where a clock that cannot answer is the caller's error
-        call = _Call(batches, sum(map(size_bytes, batches)), _Answers(self._loop, self._limits.cancel_wait_s))
-        self._calls.append(call)
-        self._queued += len(batches)
-        self._schedule()
-        return await call.answers
+            answers.give(_unavailable("the ledger is closed", batches))
+        elif self._queued + len(batches) > self._limits.queue_batches:
+            answers.give(_unavailable(f"{self._queued} batches wait for their turn already; try again later", batches))
+        else:
+            self._at_ms = self._now_ms()  # here, where a clock that cannot answer is the caller's error
+            self._calls.append(_Call(batches, sum(map(size_bytes, batches)), answers))
+            self._queued += len(batches)
+            self._schedule()
+        return answers
 
     async def close(self) -> None:
         """Answer all that was submitted, end the thread, close the writer. A second call, or one after, does nothing.

@@ -67,7 +67,6 @@ class Asked:
                         asked.runs.add(run_id)
                     case WriteBase() | RenewLeases():
                         pass
-        asked.stores.update(key for key, _ in asked.receipts)
         return asked
 
 

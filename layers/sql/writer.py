@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Final, TypeAlias, final
 
-from ...core.model import Conflict, Revision, Unavailable
+from ...core.model import Conflict, Revision, StoreKey, Unavailable
 from ...core.outcome import Failure
 from ...services.ledger import Verdict
 from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
@@ -198,18 +198,24 @@ def _read_held(connection: Connection, group: Sequence[Judged], held: Held | Non
         (numbers,) = connection.rows(LAST_NUMBERS)
         held = Held(*map(to_integer, numbers))
     for key in asked.stores:
-        if key not in held.stores and (row := connection.row(HELD_STORE, key.name, key.id)):
-            sid, instance, version, seq = row
-            tip = None if instance is None else Revision(to_text(instance), to_integer(version))
-            held.stores[key] = HeldStore(to_integer(sid), tip, optional_integer(seq))
+        _read_store(connection, key, held)
     for key, step in asked.receipts:
-        store = held.stores.get(key)
+        store = _read_store(connection, key, held)
         if store and (row := connection.row(HELD_RECEIPT, step.run_id, step.key, store.sid)):
             held.receipts[key, step] = read_receipt(key, step, row)
     for run_id in asked.runs:
         if run_id not in held.runs and (row := connection.row(HELD_RUN, run_id)):
             held.runs[run_id] = HeldRun(to_integer(row[0]), to_integer(row[1]))
     return held
+
+
+def _read_store(connection: Connection, key: StoreKey, held: Held) -> HeldStore | None:
+    store = held.stores.get(key)
+    if store is None and (row := connection.row(HELD_STORE, key.name, key.id)):
+        sid, instance, version, seq = row
+        tip = None if instance is None else Revision(to_text(instance), to_integer(version))
+        store = held.stores[key] = HeldStore(to_integer(sid), tip, optional_integer(seq))
+    return store
 
 
 def _write_rows(connection: Connection, rows: Rows) -> Iterator[CommitPoint]:
