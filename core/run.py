@@ -16,10 +16,23 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, TypedDict
 
-__all__ = ["ENDED", "TRANSITIONS", "RunColumns", "RunEvent", "RunRow", "RunState", "diagram", "next_state"]
+__all__ = [
+    "ENDED",
+    "TRANSITIONS",
+    "WANTS_OWNER",
+    "RunColumns",
+    "RunEvent",
+    "RunRow",
+    "RunState",
+    "diagram",
+    "next_state",
+]
 
 RunState: TypeAlias = Literal["pending", "running", "waiting", "stuck", "completed", "failed", "cancelled"]
 RunEvent: TypeAlias = Literal["claim", "wait", "release", "stop", "resume", "complete", "fail", "cancel"]
+
+WANTS_OWNER: Final = "an engine that drives its workflow"
+"""What a run waits for that nobody owns, in words."""
 
 ENDED: Final[frozenset[RunState]] = frozenset({"completed", "failed", "cancelled"})
 

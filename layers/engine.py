@@ -12,7 +12,7 @@ from ..core.codec import read_error, same_json
 from ..core.lease import hold
 from ..core.model import TimedOut, TooLarge, Unavailable, check_name
 from ..core.outcome import Failure, Outcome, Success
-from ..core.run import RunColumns, RunRow, RunState, next_state
+from ..core.run import WANTS_OWNER, RunColumns, RunRow, RunState, next_state
 from ..services.clock import Clock
 from ..services.engine import (
     Engine,
@@ -116,6 +116,7 @@ class LedgerEngine:
             owner=self._owner if mine else None,
             fence=1,
             lease_until_ms=hold(now_ms) if mine else 0,
+            waiting_on=None if mine else WANTS_OWNER,
         )
 
     async def _compare(self, row: RunRow) -> Outcome[None, RunMismatch | Unavailable]:
@@ -232,7 +233,7 @@ class LedgerEngine:
                 "updated_at_ms": self._clock.now_ms(),
                 "fence": row.fence + 1,
                 "problem": None,
-                "waiting_on": "an engine that drives its workflow",
+                "waiting_on": WANTS_OWNER,
                 "crashes": 0,
             }
             changed = await self._change(row, columns)
@@ -316,7 +317,13 @@ def _as_workflow(workflow: object) -> AnyWorkflow:
 def _cancellation(row: RunRow, now_ms: int, *, begun: bool) -> RunColumns:
     if not begun:
         state = next_state(row.state, "cancel")
-        return {"state": state, "updated_at_ms": now_ms, "fence": row.fence + 1, "cancel_requested": True}
+        return {
+            "state": state,
+            "updated_at_ms": now_ms,
+            "fence": row.fence + 1,
+            "cancel_requested": True,
+            "waiting_on": None,
+        }
     columns: RunColumns = {"updated_at_ms": now_ms, "cancel_requested": True}
     if row.owner is None:
         columns["wake_at_ms"] = None  # whoever takes it up lets the cancellation reach it, at once

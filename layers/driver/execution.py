@@ -9,8 +9,11 @@ import os
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import cast, final
+
+from returns.primitives.exceptions import UnwrapFailedError
 
 from ...core.model import RecordedError
 from ...services.run import STEP, StepCall, StepContext
@@ -29,25 +32,50 @@ TRACEBACK_CHARACTERS = 32_000
 
 @final
 class Pool:
-    """Threads for functions that are not async. They are started when they are needed."""
+    """Threads for functions that are not async. They are started when they are needed.
+
+    A step takes a thread before its attempt begins, so that neither its time nor the record that it began runs while it
+    waits for one. `execute` gives the thread back when the function has ended, also where nobody waits for it any more.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="stepwell-step")
+        self._free = asyncio.Semaphore(THREADS)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `take` would have to wait."""
+        return self._free.locked()
+
+    async def take(self) -> None:
+        """Take a thread, when one is free; those that wait get one in turn."""
+        _ = await self._free.acquire()
+
+    def give_back(self) -> None:
+        """A thread that was taken is not needed."""
+        self._free.release()
 
     def execute(self, call: StepCall, context: StepContext) -> asyncio.Task[object]:
-        """One attempt of a step, under way: a task that gives what the function gives, or raises what it raises."""
+        """One attempt of a step, under way: a task that gives what the function gives, or raises what it raises.
+
+        For a function that is not async the caller has taken a thread.
+        """
         within = contextvars.copy_context()
         within.run(STEP.set, context)
         body = self._on_loop(call) if call.is_async else self._in_thread(call, within)
         return asyncio.get_running_loop().create_task(body, context=within)
 
     async def _on_loop(self, call: StepCall) -> object:
-        return await _finished(call.fn())
+        try:
+            return await _finished(call.fn())
+        except SystemExit as left:
+            raise RuntimeError(_left(left)) from left
 
     async def _in_thread(self, call: StepCall, within: contextvars.Context) -> object:
         loop = asyncio.get_running_loop()
-        called = partial(_without_stop, call.fn)
-        return await _finished(await loop.run_in_executor(self._threads, within.copy().run, called))
+        running = self._threads.submit(within.copy().run, partial(_in_bounds, call.fn))
+        running.add_done_callback(lambda _: _tell(loop, self.give_back))
+        return await _finished(await asyncio.wrap_future(running))
 
     def close(self) -> None:
         """Begin nothing more. What is being executed in a thread cannot be stopped, and is not waited for."""
@@ -67,15 +95,29 @@ def as_recorded(error: BaseException) -> RecordedError:
 
 def text_of(value: object) -> str:
     """The text of an error as it is recorded, also where its class has none to give."""
+    if isinstance(value, UnwrapFailedError):  # its own text is empty
+        return f"unwrap of {value.halted_container}"[:MESSAGE_CHARACTERS]  # pyright: ignore[reportUnknownMemberType]
     try:
         return str(value)[:MESSAGE_CHARACTERS]
     except Exception as broken:
         return f"<no text: {type(broken).__name__} in {type(value).__name__}.__str__>"
 
 
-def _without_stop(fn: Callable[[], object]) -> object:
-    """Call `fn`. A future cannot hold a StopIteration, so it becomes what it is in a coroutine: a RuntimeError."""
+def _in_bounds(fn: Callable[[], object]) -> object:
+    """Call `fn`. What would end more than the step is a RuntimeError: a future cannot hold a StopIteration either."""
     try:
         return fn()
     except StopIteration as stop:
         raise RuntimeError("the step raised StopIteration") from stop
+    except SystemExit as left:
+        raise RuntimeError(_left(left)) from left
+
+
+def _left(left: SystemExit) -> str:
+    return f"the step called sys.exit({left.code!r}); a step ends by returning or raising"
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """Call back on the loop, from any thread, unless the loop has ended."""
+    with suppress(RuntimeError):
+        _ = loop.call_soon_threadsafe(callback)

@@ -16,7 +16,7 @@ from ...core.batch import Batch, ChangeRun, Fenced, RunFence, Write, WriteStep
 from ...core.history import Asked, History, Refused
 from ...core.model import Contended, RecordedError, Unavailable
 from ...core.outcome import Failure
-from ...core.run import RunColumns, RunEvent, RunRow, next_state
+from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
 from ...core.step import Mode, StepRow
 from ...services.clock import Clock
 from ...services.ledger import Ledger
@@ -295,7 +295,7 @@ class RunRecord:
             change = self._leave("stop", {"problem": self.problem})
         else:
             wake_at_ms = self.waits.earliest_ms if self._idle else None
-            waiting_on = (self.waits.text if self._idle else None) or "an engine that drives its workflow"
+            waiting_on = (self.waits.text if self._idle else None) or WANTS_OWNER
             change = self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
         batch = Batch((self.fence,), (change,))
         for _ in range(GIVE_BACK_TRIES):

@@ -126,12 +126,15 @@ class RunDriver:
             self._record.stop(f"the recorded arguments no longer fit the workflow {workflow.name}: {error}")
         try:
             result = workflow.result.encode(await workflow.function(Run(self), *args), what)
+            _ = workflow.result.decode(result, what)  # what nobody could read is no result
         except asyncio.CancelledError as error:
             reached = self._record.cancellation.has_reached
             if not reached and (task := asyncio.current_task()) is not None and task.cancelling():
                 raise  # the host ends
             return "fail", error_json(as_recorded(error), "error")
-        except Exception as error:
+        except (Suspended, GeneratorExit, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # also a group: a TaskGroup puts Suspended into one, and that is seen to later
             return "fail", error_json(as_recorded(error), "error")
         if len(result) > VALUE_BYTES:
             return "fail", error_json(too_large(what, len(result)), "too_large")

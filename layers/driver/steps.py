@@ -70,15 +70,32 @@ class DrivenSteps:
         match asked.decision:
             case "answer" | "raise":
                 await self._record.hand_over(row)
-                return _result(row, call.codec)
+                return self._recorded(row, call.codec)
             case "unknown":
                 return await self._fail(call, row, _Failed(_unknown(call.key), "unknown"))
             case _:
                 return await self._execute(call, row)
 
+    def _recorded(self, row: StepRow, codec: Codec) -> object:
+        """What a recorded step gives, or raises. It fitted when it was recorded: if not now, the code was changed."""
+        if row.status != "done":
+            raise_recorded(row)
+        try:
+            return _result(row, codec)
+        except Exception as error:  # a validator may raise anything
+            self._record.stop(f"what was recorded no longer fits the code: {error}")
+
     async def _execute(self, call: StepCall, row: StepRow) -> object:
         while True:
-            row = await self._next_attempt(call, row)
+            await self._be_due(row)
+            if not call.is_async:
+                await self._take_thread(row)
+            try:
+                row = await self._begin_attempt(call, row)
+            except BaseException:
+                if not call.is_async:
+                    self._pool.give_back()
+                raise
             ending = await self._attempt(call, row)
             if isinstance(ending, bytes):
                 done = replace(row, status="done", value=ending, at_ms=None)
@@ -88,12 +105,41 @@ class DrivenSteps:
                 return await self._fail(call, row, ending)
             row = await self._note_failure(call, row, ending)
 
-    async def _next_attempt(self, call: StepCall, row: StepRow) -> StepRow:
-        """The row of the next attempt, when it is due."""
+    async def _be_due(self, row: StepRow) -> None:
+        """Wait until the next attempt is due."""
         if row.status == "retrying" and row.at_ms is not None:
             text = f"attempt {row.attempt + 1} of step {row.key!r}"
             if not await self._record.reached(row, row.at_ms, text):
                 await self._record.complete_cancelled(row.key, row.kind, row.target)
+
+    async def _take_thread(self, row: StepRow) -> None:
+        """Take a thread for a function that is not async; the run may be cancelled or set aside while none is free."""
+        if not self._pool.is_busy:
+            await self._pool.take()
+            return
+        taking = asyncio.get_running_loop().create_task(self._pool.take())
+        cancellable = self._record.cancellation.may_reach
+        try:
+            reason = await self._record.waits.first(taking, None, cancellable=cancellable, executing=False)
+        except BaseException:
+            self._leave(taking)
+            raise
+        if reason == "task":
+            return
+        self._leave(taking)
+        if reason == "cancel":
+            await self._record.complete_cancelled(row.key, row.kind, row.target)
+        raise Suspended
+
+    def _leave(self, taking: asyncio.Task[None]) -> None:
+        """Wait for a thread no longer; one that was got at the same moment is given back."""
+        if taking.done():
+            self._pool.give_back()
+        else:
+            _ = taking.cancel()
+
+    async def _begin_attempt(self, call: StepCall, row: StepRow) -> StepRow:
+        """The row of the next attempt, which may begin now."""
         row = replace(row, attempt=row.attempt + 1)
         going_on = self._record.going_on()
         if call.mode == "at_most_once":  # that it may have begun must be known before it begins
@@ -130,7 +176,7 @@ class DrivenSteps:
         error = task.exception()
         if error is None:
             return _encoded(call, task.result(), last=row.attempt >= call.retry.max_attempts)
-        if not isinstance(error, Exception):
+        if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
         return _failed(call, error, "error")
 
@@ -187,7 +233,7 @@ def raise_recorded(row: StepRow) -> NoReturn:
     raise StepFailed(error, key=row.key, kind=kind)
 
 
-def _failed(call: StepCall, error: Exception, kind: str) -> _Failed:
+def _failed(call: StepCall, error: BaseException, kind: str) -> _Failed:
     """How an attempt failed that raised. An error of `retry_if` itself is final, and shows both."""
     try:
         again = call.retry.retry_if is None or bool(call.retry.retry_if(error))

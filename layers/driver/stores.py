@@ -139,7 +139,7 @@ class DrivenStores:
             return _map(await self._get(definition, id), name)
 
         recorded = await self._recorded(key, "store.select", definition.key(id), live)
-        chosen = _map(recorded, lambda named: codec.decode(named.value or b"null", what))
+        chosen = _map(recorded, lambda named: self._selected(named, codec, what))
         return _only(chosen, StoreNotFound, InvalidState)
 
     async def _get(self, definition: StoreDefinition[_T], id: str) -> Outcome[Snapshot[_T], StoreFailure]:
@@ -309,9 +309,19 @@ class DrivenStores:
                 )
             json = replay_json(document.base, document.patches)
         decoded = definition.schema.decode(json)
-        if isinstance(decoded, Failure):
-            return Failure(InvalidState(key, decoded.failure()))
+        if isinstance(decoded, Failure):  # it fitted when it was recorded
+            issues = "; ".join(f"{'.'.join(map(str, issue.path))}: {issue.message}" for issue in decoded.failure())
+            self._record.stop(
+                f"revision {revision.version} of store {key}, which the run has read, no longer fits its type: {issues}"
+            )
         return Success((decoded.unwrap(), revision))
+
+    def _selected(self, named: Named, codec: Codec, what: str) -> object:
+        """The value that a row holds. It fitted when it was recorded."""
+        try:
+            return codec.decode(named.value or b"null", what)
+        except Exception as error:  # a validator may raise anything
+            self._record.stop(f"what was recorded no longer fits the code: {error}")
 
 
 # --- helpers ------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 from ...services.clock import Clock
 
@@ -57,9 +57,14 @@ class Waits:
             if not future.done() and _ends(reason, cancellable, executing):
                 future.set_result(reason)
 
-    async def first(self, task: asyncio.Task[object] | None, until_ms: int | None, *, cancellable: bool) -> Reason:
-        """Wait until the task has ended, the instant has come, or the wait is cut short; which of them it was."""
-        executing = task is not None
+    async def first(
+        self, task: asyncio.Task[Any] | None, until_ms: int | None, *, cancellable: bool, executing: bool | None = None
+    ) -> Reason:
+        """Wait until the task has ended, the instant has come, or the wait is cut short; which of them it was.
+
+        A task executes something of the user's, unless `executing` says that it does not.
+        """
+        executing = task is not None if executing is None else executing
         for reason in self._interrupts:
             if _ends(reason, cancellable, executing):
                 return reason

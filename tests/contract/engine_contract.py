@@ -6,10 +6,12 @@ from .engine_cancel_contract import EngineCancelContract
 from .engine_cases_contract import EngineCasesContract
 from .engine_defer_contract import EngineDeferContract
 from .engine_faults_contract import EngineFaultsContract
+from .engine_odd_contract import EngineOddContract
 from .engine_outcomes_contract import EngineOutcomesContract
 from .engine_queries_contract import EngineQueriesContract
 from .engine_recovery_contract import EngineRecoveryContract
 from .engine_steps_contract import EngineStepsContract
+from .engine_threads_contract import EngineThreadsContract
 
 
 class EngineContract(
@@ -17,9 +19,11 @@ class EngineContract(
     EngineCasesContract,
     EngineDeferContract,
     EngineFaultsContract,
+    EngineOddContract,
     EngineOutcomesContract,
     EngineQueriesContract,
     EngineRecoveryContract,
     EngineStepsContract,
+    EngineThreadsContract,
 ):
     pass

@@ -184,7 +184,7 @@ class EngineQueriesContract:
             handle = success(await client.engine.start(napping, id="r"))
             pending = success(await handle.status())
             assert (pending.id, pending.workflow, pending.state) == ("r", "napping", "pending")
-            assert (pending.waiting_on, pending.problem) == (None, None)
+            assert (pending.waiting_on, pending.problem) == ("an engine that drives its workflow", None)
             assert pending.created_at_ms == pending.updated_at_ms == began_ms
             await world.clock.advance(5)
             async with world.engine(napping) as app:

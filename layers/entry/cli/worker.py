@@ -150,7 +150,7 @@ class Follower:
         self._output.text(plain(f"{instant(row.updated_at_ms)}  {row.workflow}  {row.id}  {told}"))
 
     async def _is_idle(self) -> bool:
-        """Whether no run is to be begun, none is executed, and none that waits is due."""
+        """Whether no run is to be begun, none is executed, and none that waits is due, whoever owns it."""
         now_ms = self._clock.now_ms()
         if value_of(await self._ledger.due(self._workflows, now_ms, limit=1)).rows:
             return False
@@ -158,4 +158,15 @@ class Follower:
             for state in ("pending", "running"):
                 if value_of(await self._ledger.runs(state=state, workflow=workflow, limit=1)):
                     return False
+            if await self._has_overdue(workflow, now_ms):
+                return False
         return True
+
+    async def _has_overdue(self, workflow: str, now_ms: int) -> bool:
+        """Whether a waiting run should have gone on by now: its owner is about to, or is dead and will be replaced."""
+        last: str | None = None
+        while rows := value_of(await self._ledger.runs(state="waiting", workflow=workflow, after=last, limit=PAGE)):
+            if any(row.wake_at_ms is not None and row.wake_at_ms <= now_ms for row in rows):
+                return True
+            last = rows[-1].id
+        return False
