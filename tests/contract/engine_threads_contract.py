@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from stepwell import (
@@ -37,7 +37,7 @@ class _Crowd:
         return number
 
     @contextmanager
-    def ended(self) -> Iterator[None]:
+    def ended(self) -> Generator[None]:
         try:
             yield
         finally:
