@@ -6,13 +6,18 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from stepwell import ManualClock
+import stepwell
+from stepwell import Clock, Ledger, ManualClock, Success, get
+from stepwell.core.batch import Batch, InsertRun, NoRun
+from stepwell.core.run import RunRow
 from stepwell.layers import app as apps
 from stepwell.layers import clock as clocks
+from stepwell.layers.driver.owner import name_owner
 from stepwell.layers.entry.cli.output import Output
 from stepwell.layers.entry.cli.problem import Problem
 from stepwell.layers.entry.cli.worker import LOOK_MS, Follower
@@ -296,6 +301,34 @@ def test_a_worker_goes_on_telling_what_is_started_while_it_runs(shell: Shell) ->
         worker.terminate()
         worker.communicate(timeout=60)
     assert "greet  g  completed" in told
+
+
+def test_a_worker_with_once_drives_what_a_dead_process_left_waiting_and_is_overdue(shell: Shell) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    place, _, nonce = name_owner("n").rsplit("/", 2)
+    owner = "/".join((place.rpartition("/")[0], str(gone.pid), "-", nonce))
+
+    async def leave() -> None:
+        async with stepwell.open(shell.folder / "stepwell.db") as app:
+            now_ms = get(app.env, Clock).now_ms()
+            left = RunRow(
+                id="g",
+                workflow="greet",
+                arguments=b'["ann",1]',
+                state="waiting",
+                created_at_ms=now_ms,
+                updated_at_ms=now_ms,
+                owner=owner,
+                fence=1,
+                lease_until_ms=now_ms + 60_000,
+                wake_at_ms=now_ms - 1,
+            )
+            assert isinstance(await get(app.env, Ledger).commit(Batch((NoRun("g"),), (InsertRun(left),))), Success)
+
+    asyncio.run(leave())
+    assert shell.run("worker", SHOP, "--once").code == 0
+    assert shell("show", "g", "--json").json["state"] == "completed"
 
 
 def test_a_worker_with_once_does_not_wait_for_what_is_due_later(shell: Shell) -> None:
