@@ -127,9 +127,20 @@ def admit_path(path: str | PathLike[str]) -> str:
         raise ValueError(
             "this version of stepwell has no PostgreSQL host; give the path of an SQLite file, or 'memory:'"
         )
+    if "\0" in where or not is_unicode(where):
+        raise ValueError(f"{where!a} is no path of a database: it must be valid Unicode, without NUL")
     if where in ("", ":memory:"):
         raise ValueError(f"{where!r} is no path of a file; for an application in memory write {MEMORY!r}")
     return where
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it holds no lone surrogates, which stand for bytes that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @final

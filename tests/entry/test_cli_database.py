@@ -111,6 +111,22 @@ def execute(file: Path, sql: str, *, create: bool = False) -> None:
 # --- the command itself -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "words", [["show", "\udcff"], ["runs", "--after", "\udcff"], ["cancel", "\udcff"], ["--db", "\udcff.db", "runs"]]
+)
+def test_words_that_are_no_text_are_wrong_usage(shell: Shell, words: list[str]) -> None:
+    said = shell(*words)
+    assert (said.code, said.out) == (2, "")
+    assert "is not valid Unicode" in said.err
+    assert shell("--json", *words).error["code"] == "usage"
+
+
+def test_a_database_that_the_environment_names_in_no_text_is_wrong_usage(shell: Shell) -> None:
+    said = shell.run("runs", STEPWELL_DB="\udcff.db")
+    assert (said.code, said.out) == (2, "")
+    assert "valid Unicode" in said.err
+
+
 @pytest.mark.parametrize("words", [[], ["nonsense"], ["--nonsense", "runs"], ["show"], ["worker"], ["store", "a"]])
 def test_wrong_usage_exits_2(shell: Shell, words: list[str]) -> None:
     said = shell(*words)

@@ -123,6 +123,20 @@ def test_arguments_that_do_not_fit_are_wrong_usage(shell: Shell, target: str, wo
     assert shell("runs", "--json").json == {"runs": []}
 
 
+def test_a_parameter_that_is_no_json_is_told(shell: Shell) -> None:
+    write_module(shell.folder, "flows.py", "class Odd: ...\n\n@workflow\nasync def odd(run: Run, a: Odd) -> None: ...")
+    answer = shell("run", "flows.py:odd", "1")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: ")
+    assert "Odd" in answer.err
+
+
+def test_a_run_that_was_not_begun_is_not_told(shell: Shell) -> None:
+    answer = shell("run", f"{SHOP}:greet")
+    assert answer.code == 2
+    assert answer.err.startswith("error: ")
+
+
 def test_an_id_that_cannot_be_one_is_wrong_usage(shell: Shell) -> None:
     answer = shell("run", f"{SHOP}:fails", "--id", "x" * 513)
     assert answer.code == 2
@@ -419,6 +433,7 @@ def test_a_module_without_workflows_gives_a_worker_nothing_to_do(shell: Shell) -
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
         ("def (", "SyntaxError"),
+        ("raise SystemExit(7)", "SystemExit: 7"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_reported_with_the_place(shell: Shell, text: str, said: str) -> None:

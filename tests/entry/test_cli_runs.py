@@ -67,13 +67,21 @@ def test_a_narrow_terminal_keeps_states_and_times_whole(shell: Shell) -> None:
     assert max(map(len, seen.splitlines())) <= 60
 
 
+def test_a_very_narrow_terminal_shows_something_of_everything(shell: Shell) -> None:
+    shell.start("waits", id="w")
+    seen = shell.on_terminal("runs", COLUMNS="40", NO_COLOR="1").replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert max(map(len, seen.splitlines())) <= 40
+    assert any(line.split()[:2] == ["w", "waits"] for line in seen.splitlines())
+
+
 def test_progress_is_for_those_who_watch(shell: Shell) -> None:
     assert "run g" in shell.on_terminal("run", f"{SHOP}:greet", "ann", "--id", "g")
     assert shell.run("run", f"{SHOP}:greet", "ann", "--id", "g").err == ""
 
 
 @pytest.mark.parametrize(
-    "words", [["--state", "done"], ["--limit", "0"], ["--limit", "many"], ["--nonsense"], ["more"]]
+    "words",
+    [["--state", "done"], ["--limit", "0"], ["--limit", "many"], ["--limit", str(2**63)], ["--nonsense"], ["more"]],
 )
 def test_wrong_usage_of_runs(shell: Shell, words: list[str]) -> None:
     said = shell("runs", *words)

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from ....services.ledger import CannotOpen
+from ..open import is_unicode
 from .doctor import doctor
 from .options import Settings, shared
 from .output import Output
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        _admit(words)
         given: object = root.main(words, prog_name="stepwell", standalone_mode=False, obj=Settings())
         return given if isinstance(given, int) else 0
     except Problem as problem:
@@ -62,6 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(words, Problem("failed", error.format_message()))
     except (KeyboardInterrupt, click.Abort):
         return _report(words, Problem("interrupted", "interrupted", exit_code=INTERRUPTED))
+
+
+def _admit(words: Sequence[str]) -> None:
+    """Bytes that are no text come from the system as lone surrogates, which nothing that is stored can hold."""
+    for word in words:
+        if not is_unicode(word):
+            raise Problem("usage", f"{word!a} is not valid Unicode", exit_code=WRONG_USAGE)
 
 
 def _report(words: Sequence[str], problem: Problem) -> int:

@@ -36,7 +36,7 @@ def load_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise Problem("module_not_found", _no_module(name)) from None
         raise _broken(name, error) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(name, error) from error
 
 
@@ -55,7 +55,7 @@ def _load_file(path: Path, given: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise _broken(given, error) from error
     return module
@@ -71,13 +71,14 @@ def _no_module(name: str) -> str:
     return f"there is no module {name!r} here or among what is installed; for a file write its path, like ./{file}"
 
 
-def _broken(name: str, error: Exception) -> Problem:
+def _broken(name: str, error: Exception | SystemExit) -> Problem:
     """Importing runs the user's code: its error, and where it was raised there."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError) and error.filename is not None:
         where = f" ({error.filename}, line {error.lineno})"
-    text = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = f"{type(error).__name__}: {said}"
     return Problem("module_broken", f"cannot import {name}: {text}{where}")
 
 

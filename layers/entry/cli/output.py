@@ -26,6 +26,9 @@ WIDE: Final = 10_000
 SHOWN: Final = 60
 """Characters of a value in a table."""
 
+FOLDED: Final = 6
+"""Columns of the screen below which what is folded cannot be read any more."""
+
 STYLES: Final = {
     "completed": "green",
     "done": "green",
@@ -65,17 +68,19 @@ class Output:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Collection[str] = ()) -> None:
         """Rows for people; a None is an empty cell, and what names a state has its colour.
 
-        Where the screen is too narrow, the other columns are folded, those that are to stay `whole` last.
+        Where the screen is too narrow, the columns are folded, those that are to stay `whole` only if the others would
+        vanish.
         """
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        shown = [["" if cell is None else plain(str(cell)) for cell in row] for row in rows]
+        kept = whole if _least(columns, shown, whole) <= _console(sys.stdout).width else ()
         for column in columns:
-            table.add_column(column, overflow="fold", no_wrap=column in whole)
-        for row in rows:
-            cells = ["" if cell is None else plain(str(cell)) for cell in row]
+            table.add_column(column, overflow="fold", no_wrap=column in kept)
+        for cells in shown:
             table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
         _print(table)
 
@@ -111,6 +116,15 @@ class Output:
 
         with _console(sys.stderr).status(escape(plain(text))) as status:
             yield lambda text: status.update(escape(plain(text)))
+
+
+def _least(columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Collection[str]) -> int:
+    """How wide a table must be for its `whole` columns, and for something of the others."""
+    widths = [
+        max(map(len, cells)) if column in whole else FOLDED
+        for column, cells in zip(columns, zip(columns, *rows, strict=True), strict=True)
+    ]
+    return sum(widths) + 2 * (len(columns) - 1)
 
 
 def _print(table: Table) -> None:

@@ -87,11 +87,12 @@ async def _run(asked: Asked, run_id: str | None) -> object:
     """The JSON value that the run ends with; a `Problem` otherwise."""
     output = asked.settings.output
     async with open_driving(asked.settings, [asked.workflow]) as app:
-        if run_id is None:
-            run_id = get(app.env, Ids).new()
-            output.note(f"run {run_id}")
+        is_new = run_id is None
+        run_id = get(app.env, Ids).new() if run_id is None else run_id
         await _begin(app, asked, run_id)
         asked.run_id = run_id
+        if is_new:
+            output.note(f"run {run_id}")
         return outcome_of(await _ended(app, run_id, output), asked.workflow)
 
 
@@ -101,10 +102,10 @@ async def _begin(app: App, asked: Asked, run_id: str) -> None:
     if row is not None and row.workflow != asked.workflow.name:
         raise problem_of(RunMismatch(run_id, f"workflow {row.workflow}", f"workflow {asked.workflow.name}"))
     if row is None or asked.words:
-        arguments = read_arguments(asked.workflow, asked.words)
         try:
+            arguments = read_arguments(asked.workflow, asked.words)
             started = await app.start(asked.workflow, *arguments, id=run_id)
-        except (TypeError, ValueError) as error:  # what no parameter alone could tell; the id
+        except (TypeError, ValueError) as error:  # a type that is no JSON; what no parameter alone could tell; the id
             raise Problem("invalid_argument", str(error), exit_code=WRONG_USAGE) from None
         value_of(started)
     if row is not None and row.state == "stuck":

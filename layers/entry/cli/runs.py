@@ -24,6 +24,9 @@ __all__ = ["cancel", "resume", "runs", "show"]
 
 STATES: Final[tuple[RunState, ...]] = get_args(RunState)
 
+MOST: Final = 1_000_000
+"""How many runs are listed at most: all of them are held at once."""
+
 
 # --- runs -------------------------------------------------------------------
 
@@ -31,7 +34,7 @@ STATES: Final[tuple[RunState, ...]] = get_args(RunState)
 @click.command()
 @click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, MOST), default=100, show_default=True, help="At most so many.")
 @click.option("--after", metavar="ID", help="Only runs that come after this one in the list.")
 @click.option("--newest", is_flag=True, help="The run that was started last comes first.")
 @shared()
