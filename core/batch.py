@@ -209,10 +209,10 @@ def size_bytes(batch: Batch) -> int:
         match write:
             case PatchStore(patch=data) | CreateStore(document=data) | WriteBase(document=data):
                 size += len(data)
-            case WriteStep(row):
-                size += len(row.value or b"")
             case WriteReceipt(receipt):
                 size += len(receipt.value)
+            case WriteStep(row):
+                size += len(row.value or b"")
             case InsertRun(row):
                 size += len(row.arguments) + len(row.outcome or b"")
             case ChangeRun(columns=columns):

@@ -116,7 +116,7 @@ def check_writes(batch: Batch, tips: Tips) -> None:
     for write in batch.writes:
         match write:
             case PatchStore(key, revision) | CreateStore(key, revision) | DeleteStore(key, revision):
-                tip = after[key] if key in after else tips.tip(key)
+                tip = after[key] if after and key in after else tips.tip(key)
                 if not _follows(write, tip):
                     raise ValueError(
                         f"{type(write).__name__} of {key} at {revision} does not follow from the tip {tip}"

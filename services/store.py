@@ -13,7 +13,8 @@ import gc
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 from ..core.batch import Batch, Fenced
 from ..core.model import (
@@ -76,17 +77,21 @@ async def resolve_initial(initial: Initial[_T]) -> _T:
 
 # --- definitions ------------------------------------------------------------
 
+KEPT_KEYS: Final = 1024
+"""Of how many ids a definition keeps the keys: a key that is the same object is compared at no cost."""
+
 
 @final
 class StoreDefinition(Generic[_T]):
     """What `define_store` gives: a name, and the type of every value under it."""
 
-    __slots__ = ("__weakref__", "_name", "_schema", "_type")
+    __slots__ = ("__weakref__", "_key", "_name", "_schema", "_type")
 
     def __init__(self, name: str, type_: TypeForm[_T]) -> None:
         self._name = check_name("a store's name", name)
         self._type = type_
         self._schema: StateSchema[_T] = StateSchema(type_)
+        self._key = lru_cache(KEPT_KEYS, typed=True)(partial(StoreKey, self._name))
 
     @property
     def name(self) -> str:
@@ -103,7 +108,10 @@ class StoreDefinition(Generic[_T]):
 
     def key(self, id: str) -> StoreKey:
         """The key of the store with this id; a ValueError if it cannot be an id."""
-        return StoreKey(self._name, id)
+        try:
+            return self._key(id)
+        except TypeError:  # it cannot be looked up; then the key says why it is no id
+            return StoreKey(self._name, id)
 
     def __repr__(self) -> str:
         return f"define_store({self._name!r}, {self._type!r})"

@@ -61,7 +61,7 @@ class Connection:
         return self._cursor.execute(sql, values).fetchall()
 
     def row(self, sql: str, *values: Value) -> Row | None:
-        rows = self.rows(sql, *values)
+        rows = self._cursor.execute(sql, values).fetchall()
         return rows[0] if rows else None
 
     def run(self, sql: str, *values: Value) -> None:
