@@ -7,6 +7,8 @@ answers with the changed state, the paths that changed and the patch that leads 
   touched with it, and holds no draft.
 - A value that the updater stores is copied: later changes to the updater's own object are not part of the state. An
   object stored twice is two values; one that holds itself is a NotStorable, which is a ValueError.
+- A draft that is in the state no more lives on where it is stored, or was stored last as a copy: writes to it are kept.
+  Where that cannot be, since the copy has become another value, a write to it is a RuntimeError.
 - An updater returns nothing, or `Replace(value)`. Coroutines, generators and every other return value are bugs and
   raise TypeError, and so does a key that is not text in a dict that declares no others.
 - When the updater has ended, its draft and every part of it are dead: to use one raises `DraftEnded`.

@@ -73,7 +73,7 @@ class DictDraft(Node[dict[object, object]]):
         self._own()[key] = plain
         self._drop(key)
         self._changed.setdefault(key, False)
-        self._settle(key, value)
+        self._settle(key)
 
     def _admitted_keys(self) -> frozenset[type[object]]:
         """Types of keys that may be written: that of its own keys; if empty, the declared ones and what it had."""

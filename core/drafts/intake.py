@@ -1,7 +1,8 @@
 """Intake: how a value of the user's becomes part of a draft, as a copy.
 
 Copying keeps whatever the user still holds out of the state: a change made to it later is not a change of the state.
-The one exception is a draft that was taken out of the state (`pop`) and is put back: it moves, and lives on there.
+The one exception is a draft that was taken out of the state (`pop`) and is put back: it moves, and lives on there
+(`moves`).
 """
 
 # pyright: reportPrivateUsage=false
@@ -35,7 +36,10 @@ def plain(value: object, place: AnyNode) -> object:
         return node._leave_for(place)
     try:
         return _Intake(place, _key_types_at(place)).take(value)
-    except RecursionError:
+    except BaseException as error:
+        place._context.taken.clear()  # nothing was stored
+        if not isinstance(error, RecursionError):
+            raise
         raise NotStorable("the value holds itself, or is nested too deeply to be stored") from None
 
 

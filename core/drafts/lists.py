@@ -90,21 +90,20 @@ class ListDraft(Node[list[object]]):
             if key < start:
                 kept[key] = child
             elif key < start + removed:
-                child._parent = None
+                child._cut()
             else:
                 child._key = key + added - removed
                 kept[child._key] = child
         self._children = kept
 
     def _splice(self, start: int, stop: int, values: Iterable[object]) -> None:
-        new = list(values)
-        plain = [self._plain(value) for value in new]
+        plain = [self._plain(value) for value in list(values)]
         if start == stop and not plain:
             return
         self._own()[start:stop] = plain
         self._move(start, stop - start, len(plain))
-        for offset, value in enumerate(new):
-            self._settle(start + offset, value)
+        if self._context.taken:
+            self._settle(*range(start, start + len(plain)))
 
     # --- reading ---
 
@@ -203,7 +202,7 @@ class ListDraft(Node[list[object]]):
         self._own()[at] = plain
         self._drop(at)
         self._changed.add(at)
-        self._settle(at, value)
+        self._settle(at)
 
     def _set_slice(self, index: slice, values: Iterable[object]) -> None:
         start, stop, step = index.indices(len(self._raw))
@@ -239,7 +238,7 @@ class ListDraft(Node[list[object]]):
         self._own().append(plain)
         if self._moved is None or at < self._moved:
             self._moved = at
-        self._settle(at, value)
+        self._settle(at)
 
     def extend(self, values: Iterable[object], /) -> None:
         length = len(self._raw)

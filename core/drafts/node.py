@@ -11,8 +11,9 @@ from typing import ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar
 from ..kind import ATOMS
 from ..model import Path, Paths
 from ..value import clone
-from .faces import AnyNode, node_of
+from .faces import AnyNode
 from .intake import plain
+from .moves import come_home, settle
 
 __all__ = ["Context", "DraftEnded", "Node", "Report", "Root"]
 
@@ -42,19 +43,27 @@ ENDED: Final = _Ended()
 
 
 class Context:
-    """What the nodes of one draft share: the types of keys that may be written, and all nodes made."""
+    """What the nodes of one draft share: the types of keys that may be written, and all nodes made.
 
-    __slots__ = ("key_types", "nodes")
+    `taken` are the drafts in the value that is being stored; `copies`, by the id of a node, the nodes of the places
+    where its value was stored as a copy, with None for a place that has no node.
+    """
+
+    __slots__ = ("copies", "key_types", "nodes", "taken")
 
     def __init__(self, key_types: frozenset[type[object]]) -> None:
         self.key_types = key_types
         self.nodes: list[AnyNode] = []
+        self.taken: list[AnyNode] = []
+        self.copies: dict[int, list[AnyNode | None]] = {}
 
     def end(self) -> None:
         """Make every node dead, and let go of what it held."""
         for node in self.nodes:
             node._end()
         self.nodes.clear()
+        self.taken.clear()
+        self.copies.clear()
 
 
 class Node(Generic[_R_co]):
@@ -63,6 +72,7 @@ class Node(Generic[_R_co]):
     __slots__ = ("_base", "_children", "_context", "_face", "_key", "_owned", "_parent", "_raw")
 
     _passes_for: ClassVar[type[object]] = object
+    _is_root: ClassVar[bool] = False
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[object]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -108,6 +118,8 @@ class Node(Generic[_R_co]):
     def _own(self) -> _R_co:
         """`_raw`, copied before its first write; the copy is put into the parent, and so on up to the root."""
         if not self._owned:
+            if self._context.copies:
+                come_home(self)
             self._raw = self._copied()
             self._owned = True
             if self._parent is not None:
@@ -117,7 +129,13 @@ class Node(Generic[_R_co]):
     def _drop(self, key: Hashable) -> None:
         """Forget the child at `key`, whose value is no longer there; a draft of it lives on, outside the state."""
         if self._children and (child := self._children.pop(key, None)) is not None:
-            child._parent = None
+            child._cut()
+
+    def _cut(self) -> None:
+        """Leave the state. Its next write asks where it belongs, if there are copies of anything."""
+        self._parent = None
+        if self._context.copies:
+            self._release()
 
     def _is_child_at(self, key: Hashable, value: object) -> bool:
         """Whether `value` is the draft of that very place, as after `draft[key] += ...`."""
@@ -128,16 +146,13 @@ class Node(Generic[_R_co]):
         """The plain value to store for `value`."""
         return value if type(value) in ATOMS else plain(value, self)
 
-    def _settle(self, key: Hashable, value: object) -> None:
-        """If `value`, just stored at `key`, is a draft that had been taken out of the state, it lives on there."""
-        node = node_of(value)
-        if node is None or not node._is_loose_in(self._context) or self._at(key) is not node._raw:
-            return
-        node._parent = self
-        node._key = key
-        if self._children is None:
-            self._children = {}
-        self._children[key] = node
+    def _settle(self, *keys: Hashable) -> None:
+        """Drafts that were stored just now, at `keys` or beneath, live on there if they are outside the state."""
+        if self._context.taken:
+            settle(self, keys)
+
+    def _renew_face(self) -> None:
+        """Another draft has become the one of a place in this node."""
 
     # --- moving and sharing ---
 
@@ -146,6 +161,8 @@ class Node(Generic[_R_co]):
         raw = self._live()
         if not self._is_loose_in(place._context) or place._is_beneath(self):
             self._release()
+        if self._context is place._context:
+            self._context.taken.append(self)
         return raw
 
     def _release(self) -> None:
@@ -187,6 +204,7 @@ class Root(Node[object]):
     """What holds the state itself: its only child lies at the root."""
 
     __slots__ = ()
+    _is_root = True
 
     def _copied(self) -> object:
         return self._raw

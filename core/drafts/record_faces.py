@@ -103,7 +103,13 @@ def _validates_assignment(model: type[object]) -> bool:
 def _assign_validated(node: RecordNode, name: str, value: object) -> None:
     """Assign as pydantic does, on a copy: it validates, and may change other fields. Then take over what changed."""
     changed = node._present()
-    setattr(changed, name, node._plain(value))
+    plain = node._plain(value)
+    try:
+        setattr(changed, name, plain)
+    except BaseException:
+        node._context.taken.clear()  # nothing was stored
+        raise
+    node._settle()
     for field, new in node.type.fields(changed).items():
         if not same(new, node.fields.get(field)):
             node.write(field, new)

@@ -109,7 +109,7 @@ class RecordNode(Node[object]):
         else:
             self._put(name, self._plain(value))
             self._drop(name)
-            self._settle(name, value)
+            self._settle(name)
         self._changed[name] = None
 
     def remove(self, name: str) -> None:

@@ -146,6 +146,7 @@ class SetDraft(Node[set[object]]):
         if item not in self:
             plain = self._plain(item)
             self._own().add(plain)
+            self._settle()
 
     def discard(self, item: object, /) -> None:
         if item in self:

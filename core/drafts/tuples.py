@@ -22,6 +22,15 @@ class TupleNode(Node[tuple[object, ...]]):
 
     def __init__(self, raw: tuple[object, ...], parent: AnyNode, key: Hashable) -> None:
         super().__init__(raw, parent, key, parent._context)
+        self._make_face()
+
+    def _renew_face(self) -> None:
+        self._make_face()
+        if self._parent is not None:
+            self._parent._renew_face()  # another tuple holds the face itself
+
+    def _make_face(self) -> None:
+        raw = self._raw
         members = [item if type(item) in ATOMS else child_of(self, at, item) for at, item in enumerate(raw)]
         self._face = tuple(members) if type(raw) is tuple else make_tuple(raw, members)
 

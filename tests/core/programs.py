@@ -199,8 +199,32 @@ def fresh(a: int, b: int, k: str) -> object:
     return choices[(a + 2 * b) % len(choices)]
 
 
+def poke(part: Any, b: int) -> None:
+    """Write to a part that was held while it was stored elsewhere, and to what it holds."""
+    if isinstance(part, list):
+        for item in part[:2]:
+            poke(item, b)
+        part.append(b)
+    elif isinstance(part, dict):
+        for key, item in list(part.items()):
+            poke(item, b)
+            part[key] = [b]
+    elif isinstance(part, set):
+        part.add(b)
+    elif isinstance(part, tuple):
+        for item in part:
+            poke(item, b)
+    elif isinstance(part, BaseModel) or dataclasses.is_dataclass(part):
+        names = (
+            [*type(part).model_fields] if isinstance(part, BaseModel) else [f.name for f in dataclasses.fields(part)]
+        )
+        for name in names:
+            poke(getattr(part, name), b)
+        object.__setattr__(part, names[0], b)
+
+
 def list_step(target: Any, op: int, a: int, b: int, k: str) -> object:
-    match op % 26:
+    match op % 34:
         case 0:
             return target.append(fresh(a, b, k))
         case 1:
@@ -264,6 +288,35 @@ def list_step(target: Any, op: int, a: int, b: int, k: str) -> object:
             return first, rest
         case 24:
             target.clear()
+        case 25 | 26:
+            one, other = target[a], target[b]
+            target[a], target[b] = other, one
+            poke(one, b)
+            poke(other, a)
+        case 27:
+            kept = [item for at, item in enumerate(target) if at % 2 == a % 2]
+            target[:] = kept
+            for item in kept:
+                poke(item, b)
+        case 28 | 29:
+            one = target[a]
+            target.append(one)
+            del target[a % (len(target) - 1)]
+            poke(one, b)
+        case 30:
+            kept = sorted(target, key=repr)
+            target.clear()
+            target.extend(kept)
+            poke(kept[a], b)
+        case 31:
+            one = target[a]
+            target[a] = [one, k]
+            poke(one, b)
+        case 32:
+            first, *rest = target
+            target[:] = [{"k": rest}, first]
+            poke(first, b)
+            poke(rest[0], b)
         case _:
             target.sort()
     return None
@@ -271,7 +324,7 @@ def list_step(target: Any, op: int, a: int, b: int, k: str) -> object:
 
 def dict_step(target: Any, op: int, a: int, b: int, k: str) -> object:
     key: object = k if all(isinstance(key, str) for key in target) else a
-    match op % 20:
+    match op % 24:
         case 0 | 1:
             target[key] = fresh(a, b, k)
         case 2:
@@ -311,6 +364,22 @@ def dict_step(target: Any, op: int, a: int, b: int, k: str) -> object:
             views = target.keys(), target.values(), target.items()
             target[key] = b
             return [list(view) for view in views], list(reversed(views[0])), key in views[0], b in views[1]
+        case 20:
+            kept = dict(reversed(target.items()))
+            target.clear()
+            target |= kept
+            for item in kept.values():
+                poke(item, b)
+        case 21 | 22:
+            first, last = next(iter(target)), next(reversed(target))
+            one, other = target[first], target[last]
+            target[first], target[last] = other, one
+            poke(one, b)
+            poke(other, a)
+        case 23:
+            one = target[key]
+            target[key] = {"in": (a, [one])} if b % 2 else (one, a)
+            poke(one, b)
         case _:
             return target.pop(key, None) is None
     return None
@@ -369,9 +438,18 @@ def record_step(target: Any, op: int, a: int, b: int, k: str) -> object:
         else [f.name for f in dataclasses.fields(target)]
     )
     name = names[a % len(names)]
-    match op % 12:
+    match op % 15:
         case 0 | 1:
             setattr(target, name, fresh(a, b, k))
+        case 12 | 13:
+            kept = [item for at, item in enumerate(getattr(target, name)) if at % 2 == a % 2]
+            setattr(target, name, kept)
+            for item in kept:
+                poke(item, b)
+        case 14:
+            part = getattr(target, name)
+            setattr(target, name, (part, {"k": a}))
+            poke(part, b)
         case 2:
             setattr(target, name, getattr(target, name))
         case 3 if isinstance(target, Item):
