@@ -12,19 +12,29 @@ from __future__ import annotations
 import inspect
 import json
 import types
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from math import isfinite
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, PlainSerializer, PlainValidator, PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic import PlainSerializer, PlainValidator
 
 from .annotation import subscripted
 from .model import RecordedError
 from .outcome import Failure, Success
-from .typed_dict import portable
+from .strict_json import StrictJson, check_json
+from .typed_codec import TypedCodec
 
 __all__ = [
     "Codec",
@@ -40,118 +50,17 @@ __all__ = [
 
 
 class Codec(Protocol):
-    """JSON of one type. Both calls raise a TypeError whose text begins with `what`, if the value does not fit."""
+    """JSON of one type. All calls raise a TypeError whose text begins with `what`, if the value does not fit."""
 
-    def encode(self, value: object, what: str) -> bytes: ...
+    def encode(self, value: object, what: str) -> bytes:
+        """The JSON of a value that comes back as what it is; of any other it is refused."""
+        ...
+
+    def write(self, value: object, what: str) -> bytes:
+        """The JSON of a part of a value that is looked at as a whole."""
+        ...
 
     def decode(self, data: bytes, what: str) -> object: ...
-
-
-# --- without an annotation --------------------------------------------------
-
-
-_ANNOTATE = "annotate the function with the type, so that it comes back as it was"
-
-
-@dataclass(frozen=True, slots=True)
-class _Json:
-    """Values that are JSON already; `hint` tells what to do about another."""
-
-    hint: str = _ANNOTATE
-
-    def encode(self, value: object, what: str) -> bytes:
-        try:
-            _check_json(value, what, 0)
-        except TypeError as error:
-            raise TypeError(f"{error}: {self.hint}") from None
-        try:
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        except ValueError as error:  # a whole number with more digits than Python writes
-            raise TypeError(f"{what}: {error}") from None
-
-    def decode(self, data: bytes, what: str) -> object:
-        return json.loads(data)
-
-
-DEPTH = 200
-"""How deeply a value without an annotation may be nested."""
-
-
-def _check_json(value: object, what: str, depth: int) -> None:
-    if depth > DEPTH:
-        raise TypeError(f"{what} is nested more than {DEPTH} levels deep, or holds itself")
-    kind = type(value)
-    if value is None or kind is bool or kind is int:
-        return
-    if kind is str:
-        _check_text(cast(str, value), what)
-    elif kind is float:
-        if not isfinite(cast(float, value)):
-            raise TypeError(f"{what} is {value}, which JSON cannot hold")
-    elif kind is list:
-        for at, item in enumerate(cast(list[object], value)):
-            _check_json(item, f"{what}[{at}]", depth + 1)
-    elif kind is dict:
-        for key, item in cast(dict[object, object], value).items():
-            if type(key) is not str:
-                raise TypeError(f"{what} has the key {key!r}, a {type(key).__name__}, and keys are text")
-            _check_text(key, what)
-            _check_json(item, f"{what}[{key!r}]", depth + 1)
-    else:
-        raise TypeError(f"{what} is a {kind.__name__}, which is not JSON")
-
-
-def _check_text(text: str, what: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise TypeError(f"{what} holds text that is not valid Unicode (a lone surrogate)") from None
-
-
-# --- with an annotation -----------------------------------------------------
-
-
-_CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants")
-"""Any bytes, and any float: as null, one that is not finite would come back as None where the type admits that."""
-
-
-def _adapter(annotation: Any) -> TypeAdapter[object]:  # any annotation at all: no checker can know what it holds
-    try:
-        return TypeAdapter(annotation, config=_CONFIG)
-    except PydanticUserError:  # a type with a configuration of its own refuses another
-        return TypeAdapter(annotation)
-
-
-class _Typed:
-    """Values of an annotated type, by pydantic; fields go by their names, not by their aliases."""
-
-    def __init__(self, annotation: object) -> None:
-        self._adapter = _adapter(portable(_embedded(annotation)))
-        self._is_union = len(_members(annotation)) > 1
-
-    def encode(self, value: object, what: str) -> bytes:
-        try:
-            data = self._adapter.dump_json(value, by_alias=False, warnings="error")
-        except (PydanticSerializationError, ValueError) as error:
-            raise TypeError(f"{what}: {error}") from None
-        if self._is_union and not _is_kept(value, back := self.decode(data, what)):
-            raise TypeError(
-                f"{what} is a {type(value).__name__} and would come back as a {type(back).__name__}: "
-                "give the members of the union a field that tells them apart"
-            )
-        return data
-
-    def decode(self, data: bytes, what: str) -> object:
-        try:
-            return self._adapter.validate_json(data, by_alias=False, by_name=True)
-        except ValidationError as error:
-            issues = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors())
-            raise TypeError(f"{what} does not fit its type: {issues}") from None
-
-
-def _is_kept(value: object, back: object) -> bool:
-    """Whether what came back is of the same class; a whole number may stand for a float."""
-    return type(back) is type(value) or (type(value) is int and type(back) is float)
 
 
 # --- outcomes ---------------------------------------------------------------
@@ -168,15 +77,21 @@ class _Outcome:
     failures: tuple[tuple[object, Codec], ...]
 
     def encode(self, value: object, what: str) -> bytes:
+        return self._written(value, what, lambda codec: codec.encode)
+
+    def write(self, value: object, what: str) -> bytes:
+        return self._written(value, what, lambda codec: codec.write)
+
+    def _written(self, value: object, what: str, by: Callable[[Codec], Callable[[object, str], bytes]]) -> bytes:
         if isinstance(value, Success):
-            return b'{"success":' + self.success.encode(cast(Success[object], value).unwrap(), what) + b"}"
+            return b'{"success":' + by(self.success)(cast(Success[object], value).unwrap(), what) + b"}"
         if not isinstance(value, Failure):
             raise TypeError(f"{what} is a {type(value).__name__}, and its annotation says that it is an Outcome")
         held = cast(Failure[object], value).failure()
         exact = [at for at, (member, _) in enumerate(self.failures) if type(held) is (get_origin(member) or member)]
         fitting = exact or [at for at, (member, _) in enumerate(self.failures) if _is_a(held, member)]
         for at in fitting[:1]:
-            return b'{"failure":' + self.failures[at][1].encode(held, what) + b',"of":%d}' % at
+            return b'{"failure":' + by(self.failures[at][1])(held, what) + b',"of":%d}' % at
         raise TypeError(f"{what} is a Failure of {type(held).__name__}, which its annotation does not list")
 
     def decode(self, data: bytes, what: str) -> object:
@@ -232,7 +147,7 @@ def _embedded(annotation: object) -> object:
 
     That is what has no annotation of its own, as the values of `dict[str, Any]` and of `list`, and outcomes.
     """
-    annotation = _BARE.get(annotation, annotation) if isinstance(annotation, type) else annotation
+    annotation = _BARE.get(get_origin(annotation) or annotation, annotation) if _is_bare(annotation) else annotation
     origin, args = get_origin(annotation), get_args(annotation)
     if not args or origin is Literal or any(isinstance(arg, list) for arg in args):
         return annotation
@@ -244,17 +159,27 @@ def _embedded(annotation: object) -> object:
     return subscripted(Union if origin is types.UnionType else origin, parts)
 
 
-_BARE: dict[object, object] = {list: list[Any], dict: dict[str, Any]}
+def _is_bare(annotation: object) -> bool:
+    return not get_args(annotation) and isinstance(get_origin(annotation) or annotation, type)
+
+
+_BARE: dict[object, object] = {
+    **{form: subscripted(form, Any) for form in (list, set, frozenset)},
+    **{form: subscripted(form, Any) for form in (Collection, Sequence, MutableSequence, Set, MutableSet)},
+    **{form: subscripted(form, (str, Any)) for form in (dict, Mapping, MutableMapping)},
+    tuple: tuple[Any, ...],
+}
+"""What containers hold whose annotation does not say of what."""
 
 
 def _part(annotation: object) -> object:
     if annotation in _ANYTHING:
-        return Annotated[Any, PlainSerializer(_checked), PlainValidator(_as_it_is)]
+        return Annotated[Any, PlainValidator(_finite)]
     if (outcome := _outcome(annotation)) is not None:
         what = "an outcome in it"
 
         def encode(value: object) -> object:
-            return _load_object(outcome.encode(value, what))
+            return _load_object(outcome.write(value, what))
 
         def decode(raw: object) -> object:
             return outcome.decode(_dump(raw), what)
@@ -263,18 +188,18 @@ def _part(annotation: object) -> object:
     return _embedded(annotation)
 
 
-def _checked(value: object) -> object:
-    _check_json(value, "a value in it", 0)
-    return value
-
-
-def _as_it_is(value: object) -> object:
+def _finite(value: object) -> object:
+    """JSON that was read, if that is what it was written as: numbers that are not finite are no JSON."""
+    try:
+        check_json(value, "a value in it", 0)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
     return value
 
 
 # --- which codec ------------------------------------------------------------
 
-_JSON = _Json()
+_JSON = StrictJson()
 
 _ANYTHING: tuple[object, ...] = (Any, object, inspect.Parameter.empty)
 """Annotations that say nothing."""
@@ -288,7 +213,8 @@ def _cached(annotation: object) -> Codec:
 def _made(annotation: object) -> Codec:
     if annotation in _ANYTHING or isinstance(annotation, TypeVar):
         return _JSON
-    return _outcome(annotation) or _Typed(annotation)
+    is_union = len(_members(annotation)) > 1
+    return _outcome(annotation) or TypedCodec(annotation, _embedded(annotation), is_union=is_union)
 
 
 def _codec(annotation: object) -> Codec:
@@ -300,10 +226,7 @@ def _codec(annotation: object) -> Codec:
 
 def codec_of(annotation: object) -> Codec:
     """The codec of an annotation; a TypeError if its type cannot be kept as JSON."""
-    try:
-        return _codec(annotation)
-    except PydanticUserError as error:
-        raise TypeError(f"{annotation!r} cannot be kept as JSON: {error.message}") from None
+    return _codec(annotation)
 
 
 def unwrapped(fn: Callable[..., object]) -> Callable[..., object]:
@@ -323,7 +246,9 @@ def _hints(fn: Callable[..., object]) -> tuple[dict[str, object], Codec]:
     try:
         return get_type_hints(named, include_extras=True), _JSON
     except NameError as error:
-        return {}, _Json(f"its annotations cannot be read ({error}); define the types that they name in the module")
+        return {}, StrictJson(
+            f"its annotations cannot be read ({error}); define the types that they name in the module"
+        )
     except (TypeError, AttributeError):  # not written in Python: it has none
         return {}, _JSON
 

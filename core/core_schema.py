@@ -1,9 +1,10 @@
-"""The schema that pydantic compiles for a type, changed where its defaults do not keep a state as it is.
+"""The schema that pydantic compiles for a type, changed where its defaults do not keep a value as it is.
 
 Pydantic's own validators trust instances, write NaN as null, sets in the order of their hashes, and bytes as the config
-of each class says. A state needs one answer everywhere, so the schema is walked once: instances are validated anew,
-numbers are finite, sets are written in a fixed order and bytes as base64. The validators that pydantic has built for
-the classes already are passed over; the argument that does so is private, and a test pins it.
+of each class says. States, arguments and results need one answer everywhere, so the schema is walked once: instances
+are validated anew, sets are written in a fixed order, bytes as base64, and numbers are finite or written as constants.
+The validators that pydantic has built for the classes already are passed over; the argument that does so is private,
+and a test pins it.
 """
 
 from __future__ import annotations
@@ -23,29 +24,33 @@ _CONFIG: Final = CoreConfig(
     val_json_bytes="base64",
     ser_json_timedelta="iso8601",
     ser_json_temporal="iso8601",
-    allow_inf_nan=False,
+    ser_json_inf_nan="constants",
     revalidate_instances="always",
     polymorphic_serialization=False,
 )
 """What holds everywhere, whatever the config of a class says."""
 
+_FINITE: Final[CoreConfig] = {**_CONFIG, "allow_inf_nan": False}
+"""The same where numbers must be finite."""
+
 _OPAQUE: Final = frozenset({"cls", "default", "default_factory", "expected", "function", "members", "metadata"})
 """Entries of a schema that hold no schema."""
 
 
-def compile_schema(type_: object) -> tuple[SchemaValidator, SchemaSerializer]:
-    """The validator and the serializer of states of a type; TypeError with pydantic's reason if it does not take it."""
+def compile_schema(type_: object, *, finite: bool) -> tuple[SchemaValidator, SchemaSerializer]:
+    """The validator and the serializer of values of a type; TypeError with pydantic's reason if it does not take it."""
+    config = _FINITE if finite else _CONFIG
     try:
         adapter = _adapter_of(portable(type_))
         adapter.rebuild(raise_errors=True)  # nothing, unless its class has defer_build
-        schema = _walk(adapter.core_schema)
+        schema = _Walk(config, finite).copy(adapter.core_schema)
         assert _is_core_schema(schema)
         return (
-            SchemaValidator(schema, _CONFIG, _use_prebuilt=False),
-            SchemaSerializer(schema, _CONFIG, _use_prebuilt=False),
+            SchemaValidator(schema, config, _use_prebuilt=False),
+            SchemaSerializer(schema, config, _use_prebuilt=False),
         )
     except (PydanticUserError, SchemaError) as error:
-        raise TypeError(f"{type_!r} cannot be the type of a store: {error}") from error
+        raise TypeError(f"{type_!r} cannot be kept as JSON: {error}") from error
 
 
 def _adapter_of(type_: object) -> TypeAdapter[object]:
@@ -64,30 +69,36 @@ def _is_sequence(node: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return isinstance(node, list | tuple)
 
 
-def _walk(node: object) -> object:
-    """A copy of a schema, or of the dict or list of schemas in one, with what a state needs."""
-    if _is_sequence(node):
-        return type(node)(map(_walk, node))
-    if not _is_dict(node):
-        return node
-    kind = node.get("type")
-    if not isinstance(kind, str):  # fields by name, choices by tag
-        return {name: _walk(part) for name, part in node.items()}
-    return _changed(kind, {name: part if name in _OPAQUE else _walk(part) for name, part in node.items()})
+class _Walk:
+    """Copies a schema with what a value needs, whatever the config of a class says."""
 
+    def __init__(self, config: CoreConfig, finite: bool) -> None:
+        self._config = config
+        self._finite = finite
 
-def _changed(kind: str, schema: dict[str, object]) -> dict[str, object]:
-    if _is_dict(config := schema.get("config")):
-        schema["config"] = {**config, **_CONFIG}
-    if kind in ("model", "dataclass"):
-        schema["revalidate_instances"] = "always"
-    elif kind in ("float", "decimal"):
-        schema["allow_inf_nan"] = False
-    elif kind in ("set", "frozenset"):
-        inner = {**schema}
-        assert _is_core_schema(inner)
-        schema["serialization"] = wrap_serializer_function_ser_schema(_in_order, schema=inner, when_used="json")
-    return schema
+    def copy(self, node: object) -> object:
+        """A copy of a schema, or of the dict or list of schemas in one."""
+        if _is_sequence(node):
+            return type(node)(map(self.copy, node))
+        if not _is_dict(node):
+            return node
+        kind = node.get("type")
+        if not isinstance(kind, str):  # fields by name, choices by tag
+            return {name: self.copy(part) for name, part in node.items()}
+        return self._changed(kind, {name: part if name in _OPAQUE else self.copy(part) for name, part in node.items()})
+
+    def _changed(self, kind: str, schema: dict[str, object]) -> dict[str, object]:
+        if _is_dict(config := schema.get("config")):
+            schema["config"] = {**config, **self._config}
+        if kind in ("model", "dataclass"):
+            schema["revalidate_instances"] = "always"
+        elif kind in ("float", "decimal") and self._finite:
+            schema["allow_inf_nan"] = False
+        elif kind in ("set", "frozenset"):
+            inner = {**schema}
+            assert _is_core_schema(inner)
+            schema["serialization"] = wrap_serializer_function_ser_schema(_in_order, schema=inner, when_used="json")
+        return schema
 
 
 def _in_order(value: object, write: SerializerFunctionWrapHandler) -> list[object]:

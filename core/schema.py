@@ -21,6 +21,7 @@ from pydantic_core import PydanticSerializationError
 
 from .admission import admit
 from .core_schema import compile_schema
+from .fidelity import Difference, differences, own_fields
 from .kind import is_dict, key_text
 from .model import Issue, Path, Paths
 from .outcome import Failure, Outcome, Success
@@ -65,7 +66,7 @@ class StateSchema(Generic[_T]):
     def __init__(self, type_: TypeForm[_T]) -> None:
         self.type_: Final = type_
         self.key_types: Final = admit(type_)
-        self._validator, self._serializer = compile_schema(type_)
+        self._validator, self._serializer = compile_schema(type_, finite=True)
 
     def validate(self, value: object) -> Outcome[Valid[_T], Issues]:
         """The canonical state that `value` stands for, or all that is wrong with it, in order.
@@ -142,11 +143,22 @@ class StateSchema(Generic[_T]):
             return Failure(_not_unicode(value) or (Issue((), f"the value cannot be written as JSON: {error}"),))
         if changed:
             return Failure(_not_unicode(value) or tuple(Issue(path, _UNSTABLE) for path in changed))
+        if narrowed := tuple(_narrowed(each) for each in differences(value, found) if each.is_narrowed):
+            return Failure(narrowed)
         return Success(Valid(found, json))
 
 
 _NOT_UNICODE: Final = "the text holds half of a surrogate pair, which is not valid Unicode"
 _UNSTABLE: Final = "it would be read back as another value: a validator must give back unchanged what it gave before"
+
+
+def _narrowed(found: Difference) -> Issue:
+    """That a value is of a class of which the type knows only the base: what it holds beyond that would be lost."""
+    given, kept = type(found.given).__name__, type(found.kept).__name__
+    lost = ", ".join(own_fields(found.given, found.kept))
+    without = f", without {lost}" if lost else ""
+    message = f"a {given} cannot stand for a {kept}: it would be read back as a {kept}{without}; store a {kept}"
+    return Issue(found.path, f"{message}, or name {given} in the type")
 
 
 def _issues_of(error: ValidationError, value: object) -> Issues:
