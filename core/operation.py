@@ -280,10 +280,10 @@ class UpdateFrom(Struct, Generic[_T], frozen=True):
 def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[Updated[_T], InvalidState]:
     key, schema = operation.key, operation.schema
     read = held.read(schema)
-    if isinstance(read, Failure):
+    if not isinstance(read, Success):
         return Planned(Failure(InvalidState(key, read.failure())), held)
     changed = decide_change(schema, read.unwrap(), held.json, operation.updater, as_encoded=held.is_as_encoded)
-    if isinstance(changed, Failure):
+    if not isinstance(changed, Success):
         return Planned(Failure(InvalidState(key, changed.failure())), held)
     change: Change[_T] = changed.unwrap()
     before = held.revision

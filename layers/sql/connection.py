@@ -6,6 +6,7 @@ called decides how long to try again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import final
 
@@ -24,6 +25,11 @@ __all__ = [
 ]
 
 DatabaseError = apsw.Error
+
+
+class FileReplaced(apsw.Error):
+    """The file that is open is no longer the one at its path: what is written to it would be gone once it is closed."""
+
 
 CACHED_STATEMENTS = 200
 """More than there are texts of SQL in use at a time, so that each is compiled once."""
@@ -55,6 +61,8 @@ class Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         self._connection = apsw.Connection(path, flags, vfs, CACHED_STATEMENTS)
         self._cursor = self._connection.cursor()
+        self._path = path
+        self._file = _file_at(path)
 
     def rows(self, sql: str, *values: Value) -> list[Row]:
         """All rows at once, so that no statement stays open."""
@@ -73,6 +81,20 @@ class Connection:
             self._cursor.executemany(sql, rows)
 
     @property
+    def data_version(self) -> int:
+        """A number that changes with every commit that this connection makes, or meets as it begins a transaction."""
+        return self._connection.data_version()
+
+    def check_file(self) -> None:
+        """Raises `FileReplaced` if another file, or none, lies at the path of the one that is open."""
+        if (found := _file_at(self._path)) != self._file:
+            happened = "deleted" if found is None else "replaced by another"
+            raise FileReplaced(
+                f"the file {self._path} was {happened} while it was open; "
+                "put the right one back, and open the database anew"
+            )
+
+    @property
     def in_transaction(self) -> bool:
         return self._connection.in_transaction
 
@@ -83,6 +105,14 @@ class Connection:
 
     def close(self) -> None:
         self._connection.close(True)
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_busy(error: Exception) -> bool:
@@ -112,5 +142,7 @@ def leaves_no_trace(error: Exception) -> bool:
 
 def reason_of(error: Exception) -> str:
     """What went wrong, in words: the kind of error, and what the driver says of it."""
+    if isinstance(error, FileReplaced):
+        return str(error)
     kind = type(error).__name__.removesuffix("Error")
     return f"{kind}: {error}" if str(error) else kind

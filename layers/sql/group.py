@@ -30,7 +30,7 @@ from ...core.batch import (
 )
 from ...core.judgement import check_writes, judge_next
 from ...core.model import Revision, StoreKey
-from ...core.outcome import Failure, Success
+from ...core.outcome import Success
 from ...core.run import RunColumns
 from ...core.step import StepRow
 from ...services.ledger import Verdict
@@ -86,7 +86,7 @@ def decide(group: Sequence[Judged], held: Held, at_ms: int) -> tuple[list[Verdic
 
 def _decide_one(batch: Batch, refused: set[StoreKey], held: Held, writer: _Writer) -> Verdict:
     judged = judge_next(batch, held, refused)
-    if isinstance(judged, Failure):
+    if not isinstance(judged, Success):
         return judged
     applied = judged.unwrap()
     if isinstance(applied, AlreadyApplied):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -68,5 +67,7 @@ class WriterThread:
         return self._work.get()
 
     def _tell(self, what: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        try:
             self._loop.call_soon_threadsafe(what)
+        except RuntimeError:
+            return  # the loop is closed: nobody is left to be told

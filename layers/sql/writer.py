@@ -16,7 +16,7 @@ from ...services.ledger import Verdict
 from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
 from .group import Judged, Rows, decide
 from .held import Asked, Held, HeldRun, HeldStore
-from .rows import Value, optional_integer, read_receipt, to_integer, to_text
+from .rows import optional_integer, read_receipt, to_integer, to_text
 from .statements import (
     HELD_RECEIPT,
     HELD_RUN,
@@ -75,7 +75,7 @@ class Writer:
         self._connection: Connection | None = connect()
         self._reached = on_point or _pass_by
         self._closed = False
-        self._others_version: Value = None
+        self._left_version: int | None = None
         self._held: Held | None = None
         self._courtesy = 0
         self.keeps_turn = False
@@ -92,6 +92,7 @@ class Writer:
             return True
         if self._connection is None:
             self._connection = self._connect()
+        self._connection.check_file()
         try:
             self._connection.run("begin immediate")
         except DatabaseError as error:
@@ -130,6 +131,7 @@ class Writer:
         try:
             connection.run("commit")
             committed = True
+            self._left_version = connection.data_version
             held.committed()
             self._reached(CommitPoint.AFTER_COMMIT)
         except Exception as error:
@@ -151,16 +153,15 @@ class Writer:
         self._drop()
 
     def _look_for_others(self, connection: Connection) -> None:
-        """SQLite changes this number when another connection has committed, and only then."""
-        ((version,),) = connection.rows("pragma data_version")
-        if version != self._others_version:
+        """Forget what was held, and take turns from now on, if the file is not as this connection left it."""
+        if connection.data_version != self._left_version:
             self._held = None
-            if self._others_version is not None:
+            if self._left_version is not None:
                 self._courtesy = COURTESY
-        self._others_version = version
+        self._left_version = connection.data_version
 
     def _drop(self) -> None:
-        self._held = None
+        self._held = self._left_version = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -171,6 +172,7 @@ class Writer:
         try:
             if self._connection.in_transaction:  # some errors have rolled back already
                 self._connection.run("rollback")
+            self._left_version = self._connection.data_version
         except DatabaseError:
             self._drop()  # what it had not committed, it has not written; the next group opens anew
             return False
