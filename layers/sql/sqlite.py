@@ -151,6 +151,7 @@ class SqlLedger:
         pauses = self._pauses.until(LIMITS.busy_wait_s)
         while (refusal := self._refusal()) is None:
             try:
+                self._reader.check_file()
                 return Success(query(self._reader))
             except DatabaseError as error:
                 pause = next(pauses, None) if is_busy(error) else None

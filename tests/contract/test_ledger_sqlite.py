@@ -341,6 +341,25 @@ async def test_another_event_loop_is_a_bug(tmp_path: Path) -> None:
         await asyncio.to_thread(elsewhere)
 
 
+@modes
+@pytest.mark.parametrize("happened", ["deleted", "replaced by another"])
+async def test_a_file_that_was_taken_away_is_written_and_read_no_more(
+    happened: str, mode: CommitMode, tmp_path: Path
+) -> None:
+    path = tmp_path / "app.db"
+    key, other = keys(2)
+    async with opened(path, mode) as ledger:
+        _ = committed(await ledger.commit(create(key)))
+        path.rename(tmp_path / "aside.db")
+        if happened != "deleted":
+            path.write_bytes(b"")
+        for answer in (await ledger.commit(create(other)), await ledger.changes(), await ledger.tip(key)):
+            assert f"app.db was {happened} while it was open" in reason(answer)
+        path.unlink(missing_ok=True)
+        (tmp_path / "aside.db").rename(path)
+        assert committed(await ledger.commit(create(other)))
+
+
 async def test_open_sqlite_gives_a_ledger_that_commits(tmp_path: Path) -> None:
     ledger = await open_sqlite(tmp_path / "app.db", ManualClock(7))
     await ledger.commit(create())
