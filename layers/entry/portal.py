@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, final
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, final
 
 if TYPE_CHECKING:
     from .open import App
@@ -26,12 +27,14 @@ class BlockingApp:
     It may be used from several threads at once.
     """
 
-    __slots__ = ("_app", "_calls", "_ended", "_ending", "_lock", "_loop", "_thread")
+    __slots__ = ("_answers", "_app", "_calls", "_ended", "_ending", "_lock", "_loop", "_process", "_thread")
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._loop = asyncio.get_running_loop()
         self._thread = threading.current_thread()
+        self._process = os.getpid()
+        self._answers: set[Future[Any]] = set()
         self._calls: set[asyncio.Task[object] | None] = set()
         self._ending = asyncio.Event()
         self._ended = False
@@ -45,17 +48,20 @@ class BlockingApp:
     def call(self, fn: Callable[[*_Ts], Awaitable[_R]], *args: *_Ts) -> _R:
         """What `await fn(*args)` gives, or raises. A KeyboardInterrupt in the caller cancels it.
 
-        A RuntimeError if the `with` block has ended, also while this waits, and on the portal's own loop, where it
-        would wait for itself.
+        A RuntimeError if the `with` block has ended, also while this waits, in a process that was forked since, which
+        has no such loop, and on the portal's own loop, where it would wait for itself.
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError(
                 "call() would wait for itself on the portal's own loop: await the function there instead"
             )
+        if os.getpid() != self._process:
+            raise RuntimeError("this portal lives in the process that this one was forked from: open another one here")
         with self._lock:
             if self._ended:
                 raise _ended()
             answer = asyncio.run_coroutine_threadsafe(self._run(fn, args), self._loop)
+            self._answers.add(answer)
         try:
             return answer.result()
         except CancelledError:
@@ -63,7 +69,9 @@ class BlockingApp:
                 raise _ended() from None
             raise
         finally:
-            answer.cancel()  # nothing, unless it was the wait that was interrupted
+            self._answers.discard(answer)
+            if not self._ended:
+                answer.cancel()  # nothing, unless it was the wait that was interrupted
 
     async def _run(self, fn: Callable[[*_Ts], Awaitable[_R]], args: tuple[*_Ts]) -> _R:
         task = asyncio.current_task()
@@ -84,6 +92,15 @@ class BlockingApp:
             for task in calls:
                 task.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
+
+    def abandon(self) -> None:
+        """The loop is no more: whoever still waits for an answer gets none. For `Portal`."""
+        with self._lock:
+            self._ended = True
+            answers = list(self._answers)
+        for answer in answers:
+            if not answer.done():
+                answer.set_exception(_ended())
 
     def end(self) -> None:
         """Take no call any more. From any thread; for `Portal`."""
@@ -117,10 +134,9 @@ class Portal(AbstractContextManager[BlockingApp, None]):
         self._thread = threading.Thread(target=self._live, args=(ready,), name="stepwell-portal", daemon=True)
         self._thread.start()
         try:
-            self._portal = ready.result()
+            return ready.result()
         finally:
             ready.cancel()  # nothing, unless the wait was interrupted: then the thread closes what it has opened
-        return self._portal
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -140,10 +156,13 @@ class Portal(AbstractContextManager[BlockingApp, None]):
                 ready.set_exception(error)
             else:
                 self._error = error
+        finally:
+            if self._portal is not None:
+                self._portal.abandon()
 
     async def _open(self, ready: Future[BlockingApp]) -> None:
         async with self._opening as app:
-            portal = BlockingApp(app)
+            self._portal = portal = BlockingApp(app)
             if ready.set_running_or_notify_cancel():
                 ready.set_result(portal)
                 await portal.serve()

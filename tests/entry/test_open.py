@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -322,6 +323,48 @@ def test_calls_of_other_threads_end_with_the_block() -> None:
         assert begun.wait(30)
     thread.join(30)
     assert ["closed" in str(error) for error in met] == [True]
+
+
+def test_calls_end_when_the_loop_is_torn_down() -> None:
+    met: list[str] = []
+
+    @workflow
+    async def leaving(run: Run) -> None:
+        raise SystemExit(3)
+
+    def use() -> None:
+        try:
+            with stepwell.open_blocking("memory:", workflows=[leaving]) as portal:
+                handle = portal.call(lambda: portal.app.start(leaving)).unwrap()
+                while True:
+                    _ = portal.call(handle.status)
+        except BaseException as error:
+            met.append(type(error).__name__)
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert met in (["RuntimeError"], ["SystemExit"])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking beside threads is what is tried here
+def test_a_process_that_was_forked_has_no_portal() -> None:
+    with stepwell.open_blocking("memory:") as portal:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            try:
+                portal.call(portal.app.runs)
+            except RuntimeError as error:
+                os.write(writer, str(error).encode())
+            finally:
+                os._exit(0)  # nothing of the parent's may end here
+        os.close(writer)
+        with open(reader, "rb") as said:
+            assert b"forked" in said.read()
+        assert os.waitpid(child, 0)[1] == 0
+        assert portal.call(portal.app.runs).unwrap() == ()
 
 
 def test_what_a_release_raises_comes_out_of_the_block() -> None:
