@@ -65,16 +65,18 @@ class Rows:
     def __bool__(self) -> bool:
         return bool(self.touched or self.log or self.later_bases or self.receipts or self.runs or self.steps)
 
-    def stores(self, *, stored: bool) -> list[Row]:
-        """One row for each store that the group touched, as it stands in the end: of those with a row, or the new."""
-        rows: list[Row] = []
+    def stores(self) -> tuple[list[Row], list[Row]]:
+        """One row for each store that the group touched, as it stands in the end: the new, and those that have one."""
+        new: list[Row] = []
+        stored: list[Row] = []
         for key, store in self.touched.items():
-            if store.stored is not stored:
-                continue
             instance, version = (None, 0) if store.tip is None else (store.tip.instance_id, store.tip.version)
             row = (instance, version, store.last_seq, self.at_ms, store.sid)
-            rows.append(row if stored else (*row, key.name, key.id))
-        return rows
+            if store.stored:
+                stored.append(row)
+            else:
+                new.append((*row, key.name, key.id))
+        return new, stored
 
 
 def decide(group: Sequence[Judged], held: Held, at_ms: int) -> tuple[list[Verdict], Rows]:

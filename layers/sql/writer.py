@@ -6,7 +6,7 @@ it, by a commit or by rolling back. A connection that cannot even roll back is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, TypeAlias, final
 
@@ -112,8 +112,7 @@ class Writer:
             held = self._held = _read_held(connection, group, self._held)
             verdicts, rows = decide(group, held, at_ms)
             self._reached(CommitPoint.AFTER_JUDGEMENT)
-            for point in _write_rows(connection, rows):
-                self._reached(point)
+            _write_rows(connection, rows, self._reached)
             self._reached(CommitPoint.BEFORE_COMMIT)
         except BaseException:
             self._held = None
@@ -220,26 +219,27 @@ def _read_store(connection: Connection, key: StoreKey, held: Held) -> HeldStore 
     return store
 
 
-def _write_rows(connection: Connection, rows: Rows) -> Iterator[CommitPoint]:
-    """Write table by table, and yield after each kind of row."""
+def _write_rows(connection: Connection, rows: Rows, reached: OnPoint) -> None:
+    """Write table by table, and say so after each kind of row."""
     if rows.touched:
-        connection.run_many(INSERT_STORE, rows.stores(stored=False))
-        connection.run_many(UPDATE_STORE, rows.stores(stored=True))
-        yield CommitPoint.AFTER_STORES
+        new, stored = rows.stores()
+        connection.run_many(INSERT_STORE, new)
+        connection.run_many(UPDATE_STORE, stored)
+        reached(CommitPoint.AFTER_STORES)
     if rows.log:
         connection.run_many(INSERT_LOG, rows.log)
-        yield CommitPoint.AFTER_LOG
+        reached(CommitPoint.AFTER_LOG)
     if rows.bases or rows.later_bases:
         connection.run_many(INSERT_BASE, rows.bases)
         connection.run_many(UPSERT_BASE, rows.later_bases)
-        yield CommitPoint.AFTER_BASES
+        reached(CommitPoint.AFTER_BASES)
     if rows.receipts:
         connection.run_many(INSERT_RECEIPT, rows.receipts)
-        yield CommitPoint.AFTER_RECEIPTS
+        reached(CommitPoint.AFTER_RECEIPTS)
     if rows.runs:
         for sql, values in rows.runs:
             connection.run(sql, *values)
-        yield CommitPoint.AFTER_RUNS
+        reached(CommitPoint.AFTER_RUNS)
     if rows.steps:
         connection.run_many(UPSERT_STEP, rows.steps)
-        yield CommitPoint.AFTER_STEPS
+        reached(CommitPoint.AFTER_STEPS)
