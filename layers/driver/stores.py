@@ -9,6 +9,7 @@ What a caller's own function raises (an updater, a selector, an initial state) i
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -41,6 +42,7 @@ from ...core.step import Pin, StepRow
 from ...core.store_outcome import Named, StoreFailure, read_outcome, write_outcome
 from ...services.ids import Ids
 from ...services.ledger import Ledger
+from ...services.run import Suspended
 from ...services.store import Initial, Joinable, Store, StoreDefinition, Updater, resolve_initial
 from .execution import as_recorded
 from .pause import Pauses
@@ -79,7 +81,7 @@ class _Call:
         pin = None if revision is None else Pin(self._store, revision)
         return replace(self._row, value=write_outcome(outcome), pin=pin)
 
-    def failed(self, error: Exception) -> StepRow:
+    def failed(self, error: BaseException) -> StepRow:
         """The row that records what the caller's own function raised."""
         if self.numbered is not None:
             self._record.turn.abandon(_numbered(self.numbered))
@@ -232,7 +234,9 @@ class DrivenStores:
         except _Cancelled:
             call.cut()
             await self._record.complete_cancelled(key, kind, str(store))
-        except Exception as error:
+        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended, SystemExit):
+            raise  # these end more than the call
+        except BaseException as error:
             failed = call.failed(error)
             await self._record.complete(failed)
             raise_recorded(failed)

@@ -51,7 +51,7 @@ people = define_store("people", Person)
 class EngineOddContract:
     # --- errors that are no Exception -------------------------------------------
 
-    @pytest.mark.parametrize("where", ["step", "async step", "branch"])
+    @pytest.mark.parametrize("where", ["step", "async step", "updater", "selector", "branch"])
     async def test_a_base_exception_of_a_step_is_its_error(self, world: EngineWorld, where: str) -> None:
         def abort() -> None:
             raise Abort("no more")
@@ -67,6 +67,10 @@ class EngineOddContract:
                         await run.step("s", abort)
                     case "async step":
                         await run.step("s", abort_async)
+                    case "updater":
+                        _ = await run.store(people, "p").update("u", lambda _: abort())
+                    case "selector":
+                        _ = await run.store(people, "p").select("u", lambda _: abort())
                     case _:
                         await run.gather(run.step("s", abort), run.sleep("nap", 0))
             except StepFailed as failed:
@@ -74,6 +78,7 @@ class EngineOddContract:
             return "no error"
 
         async with world.engine(aborting) as app:
+            _ = success(await app.store.get_or_create(people, "p", Person(name="Ann")))
             assert await ended(success(await app.engine.start(aborting))) == Success("Abort: no more")
 
     async def test_a_base_exception_of_a_workflow_is_its_outcome(self, world: EngineWorld) -> None:
