@@ -6,6 +6,7 @@ that key, or a refusal. Results reach the workflow in the order of their positio
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -42,12 +43,22 @@ Answer: TypeAlias = Asked | Refused
 
 
 class History:
-    """The rows of one run, by key. It lives for one execution of the workflow and is not shared."""
+    """The rows of one run, by key. It lives for one execution of the workflow and is not shared.
 
-    __slots__ = ("_asked", "_new", "_position", "_rows")
+    Rows that were dropped count as if they were not there.
+    """
+
+    __slots__ = ("_asked", "_dropped", "_new", "_position", "_rows", "_unasked")
 
     def __init__(self, rows: Iterable[StepRow] = ()) -> None:
-        self._rows = {row.key: row for row in rows}
+        self._rows: dict[str, StepRow] = {}
+        self._dropped: set[str] = set()
+        for row in rows:
+            if row.status == "dropped":
+                self._dropped.add(row.key)
+            else:
+                self._rows[row.key] = row
+        self._unasked = Counter((row.kind, row.target) for row in self._rows.values())
         self._asked: dict[str, str] = {}
         self._new: list[str] = []
         self._position = max((row.position or 0 for row in self._rows.values()), default=0)
@@ -73,7 +84,21 @@ class History:
         self._asked[key] = f"{kind} {target}".rstrip()
         if row is None:
             self._new.append(key)
+        else:
+            self._unasked[kind, target] -= 1
         return Asked(decide_step(row, mode), row)
+
+    def has_like(self, kind: str, target: str) -> bool:
+        """Whether a call of this kind on this target is recorded that nobody has asked for."""
+        return self._unasked[kind, target] > 0
+
+    def like(self, kind: str, target: str) -> StepRow:
+        """The first one of them."""
+        return next(row for row in self.unasked() if (row.kind, row.target) == (kind, target))
+
+    def was_dropped(self, key: str) -> bool:
+        """Whether the call of this key is made anew because somebody said so."""
+        return key in self._dropped
 
     def take_position(self) -> int:
         """The number of the next completion."""

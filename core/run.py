@@ -7,7 +7,7 @@ The table `TRANSITIONS` is the whole life of a run; an event that has no row in 
     running    an owner is executing it
     waiting    it stands at a durable wait: a timer, the pause before a retry, or the want of an owner
     stuck      it cannot go on by itself; `problem` says why, `resume` tries again
-    completed, failed, cancelled    ended: nothing of it ever runs again
+    completed, failed, cancelled    ended: nothing of it runs again, unless somebody reopens a failed one
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ TRANSITIONS: Final = MappingProxyType[tuple[RunState, RunEvent], RunState](
         ("waiting", "cancel"): "cancelled",
         ("stuck", "resume"): "waiting",  # for an owner
         ("stuck", "cancel"): "cancelled",
+        ("failed", "resume"): "waiting",  # its outcome is taken back, its recorded steps stay
     }
 )
 

@@ -6,16 +6,27 @@ that its key has and on how it may be repeated; `DECISIONS` is that table, and a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from .model import Revision, StoreKey
 
-__all__ = ["DECISIONS", "Decision", "Mode", "Pin", "StepRow", "StepStatus", "decide_step", "mismatch"]
+__all__ = [
+    "DECISIONS",
+    "Decision",
+    "Mode",
+    "Pin",
+    "StepRow",
+    "StepStatus",
+    "decide_step",
+    "drop_step",
+    "mismatch",
+    "renamed",
+]
 
 Mode: TypeAlias = Literal["at_least_once", "at_most_once"]
-StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed", "cancelled"]
+StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed", "cancelled", "dropped"]
 Decision: TypeAlias = Literal["perform", "wait", "answer", "raise", "cancel", "unknown"]
 
 
@@ -67,6 +78,8 @@ DECISIONS: Final = MappingProxyType[tuple[StepStatus | None, Mode], Decision](
         ("failed", "at_most_once"): "raise",
         ("cancelled", "at_least_once"): "cancel",  # here the cancellation of the run reached the workflow
         ("cancelled", "at_most_once"): "cancel",
+        ("dropped", "at_least_once"): "perform",  # somebody set it aside, and answers for it
+        ("dropped", "at_most_once"): "perform",
     }
 )
 
@@ -76,8 +89,19 @@ def decide_step(row: StepRow | None, mode: Mode = "at_least_once") -> Decision:
     return DECISIONS[None if row is None else row.status, mode]
 
 
+def drop_step(row: StepRow, now_ms: int) -> StepRow:
+    """The row set aside: its call is made anew if the workflow asks for it. What it gave stays to be looked at."""
+    return replace(row, status="dropped", position=None, at_ms=None, pin=None, recorded_at_ms=now_ms)
+
+
 def mismatch(row: StepRow, kind: str, target: str) -> str | None:
     """None if the row was recorded by this call; otherwise both sides in words. Arguments are not compared."""
     if (row.kind, row.target) == (kind, target):
         return None
     return f"step {row.key!r} was recorded as {row.kind} {row.target}, and the code now asks for {kind} {target}"
+
+
+def renamed(row: StepRow, key: str, kind: str, target: str) -> str:
+    """Both sides in words, where the code asks for a new key and not for the recorded call that is like it."""
+    recorded, asked = (f"{kind} {target}".rstrip() for kind, target in ((row.kind, row.target), (kind, target)))
+    return f"step {row.key!r} ({recorded}) was recorded and is not asked for; the code asks for {key!r} ({asked})"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TypeVar, TypeVarTuple, cast, final
 
-from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RunFence
+from ..core import repair
+from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RunFence, Write, WriteStep
 from ..core.codec import read_error, same_json
 from ..core.lease import hold
 from ..core.model import TimedOut, TooLarge, Unavailable, check_name
@@ -220,23 +221,22 @@ class LedgerEngine:
             self._worker.look()
         return Success(None)
 
-    async def resume(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
+    async def resume(
+        self, id: str, *, drop: Sequence[str] = (), reopen: bool = False
+    ) -> Outcome[None, RunNotFound | Unavailable]:
+        if isinstance(drop, str):
+            raise TypeError(f"resume(drop={drop!r}): it is a sequence of keys; write drop=[{drop!r}]")
         while True:
             found = await self._row(id)
             if isinstance(found, Failure):
                 return found
             row = found.unwrap()
-            if row.state != "stuck":
+            if not repair.may_resume(row, reopen=reopen):
                 return Success(None)
-            columns: RunColumns = {
-                "state": next_state(row.state, "resume"),
-                "updated_at_ms": self._clock.now_ms(),
-                "fence": row.fence + 1,
-                "problem": None,
-                "waiting_on": WANTS_OWNER,
-                "crashes": 0,
-            }
-            changed = await self._change(row, columns)
+            dropped = await self._dropped(id, drop)
+            if isinstance(dropped, Failure):
+                return dropped
+            changed = await self._change(row, repair.resume(row, self._clock.now_ms()), *dropped.unwrap())
             if isinstance(changed, Failure):
                 return changed
             if changed.unwrap():
@@ -245,9 +245,19 @@ class LedgerEngine:
             self._worker.look()
         return Success(None)
 
-    async def _change(self, row: RunRow, columns: RunColumns) -> Outcome[bool, Unavailable]:
-        """Change a run that still stands at this fence. False: it does not any more."""
-        verdict = await self._ledger.commit(Batch((RunFence(row.id, row.fence),), (ChangeRun(row.id, columns),)))
+    async def _dropped(self, id: str, keys: Sequence[str]) -> Outcome[tuple[WriteStep, ...], Unavailable]:
+        """The writes that set these keys of a run aside."""
+        if not keys:
+            return Success(())
+        read = await self._ledger.steps(id)
+        if isinstance(read, Failure):
+            return read
+        return Success(tuple(map(WriteStep, repair.drop(id, read.unwrap(), keys, self._clock.now_ms()))))
+
+    async def _change(self, row: RunRow, columns: RunColumns, *writes: Write) -> Outcome[bool, Unavailable]:
+        """Change a run that still stands at this fence. False: it does not any more. `writes` go with it."""
+        batch = Batch((RunFence(row.id, row.fence),), (*writes, ChangeRun(row.id, columns)))
+        verdict = await self._ledger.commit(batch)
         match verdict:
             case Success():
                 return Success(True)
@@ -277,7 +287,9 @@ class NoopEngine:
     async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
         return _absent()
 
-    async def resume(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
+    async def resume(
+        self, id: str, *, drop: Sequence[str] = (), reopen: bool = False
+    ) -> Outcome[None, RunNotFound | Unavailable]:
         return _absent()
 
     async def runs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast, final, overload
 
@@ -176,8 +176,15 @@ class Engine(Protocol):
         """
         ...
 
-    async def resume(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
-        """Let a stuck run try again; nothing happens to another."""
+    async def resume(
+        self, id: str, *, drop: Sequence[str] = (), reopen: bool = False
+    ) -> Outcome[None, RunNotFound | Unavailable]:
+        """Let a stuck run try again, with `reopen` a failed one too; nothing happens to another.
+
+        The calls whose keys are in `drop` are set aside: the run makes them anew where its workflow asks for them, and
+        need not ask for them. Everything else that was recorded stays. A failed run's outcome is taken back.
+        A ValueError names a key that the run has not recorded, and those that it has; nothing is changed then.
+        """
         ...
 
     async def runs(

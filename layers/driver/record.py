@@ -17,11 +17,12 @@ from ...core.history import Asked, History, Refused
 from ...core.model import Contended, RecordedError, Unavailable
 from ...core.outcome import Failure
 from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
-from ...core.step import Mode, StepRow
+from ...core.step import Mode, StepRow, renamed
 from ...services.clock import Clock
 from ...services.ledger import Ledger
 from ...services.run import DuplicateKey, NotReplaySafe, StepFailed, Suspended
 from .cancellation import Cancellation
+from .catch_up import PATIENCE_MS, CatchUp
 from .pause import Pauses
 from .turnstile import Turnstile
 from .wait import Reason, Waits
@@ -42,6 +43,7 @@ class RunRecord:
         self.row = row
         self.history = History(rows)
         self.turn = Turnstile()
+        self.catch_up = CatchUp(self.history, self.turn)
         self.waits = Waits(clock)
         self.cancellation = Cancellation(row.cancel_requested, clock, self._expire)
         self.clock = clock
@@ -51,6 +53,7 @@ class RunRecord:
         self.problem: str | None = None
         self._ledger = ledger
         self._under_way: dict[asyncio.Task[Any] | None, str] = {}
+        self._branches: set[asyncio.Task[Any]] = set()
         self._idle = False
 
     # --- from outside ---------------------------------------------------------
@@ -83,6 +86,8 @@ class RunRecord:
         """The run cannot go on: it is stuck, until somebody resumes it."""
         self.problem = f"{problem}; bring the code back or mend it, then resume the run"
         self.set_aside()
+        for branch in self._branches - self._under_way.keys() - {asyncio.current_task()}:
+            _ = branch.cancel()  # it waits for something else, which may never come
         raise Suspended
 
     # --- durable calls --------------------------------------------------------
@@ -108,6 +113,7 @@ class RunRecord:
         answer = self.history.ask(key, kind, target, mode)
         if isinstance(answer, Refused):
             self._refuse(answer, key)
+        self.catch_up.asked(kind, target)
         return answer
 
     async def begin_asked(self, asked: Asked, key: str, kind: str, target: str) -> Asked:
@@ -124,7 +130,25 @@ class RunRecord:
         self.turn.block()
         if self.cancellation.requested and self.cancellation.may_reach:
             await self.complete_cancelled(key, kind, target)
+        if asked.row is None:
+            await self._admit(key, kind, target)
         return asked
+
+    async def _admit(self, key: str, kind: str, target: str) -> None:
+        """Hold a new call back as long as it may be a recorded one under another key; if it is, stop the run."""
+        history, catch_up, patient = self.history, self.catch_up, True
+        while history.has_like(kind, target) and not history.was_dropped(key):
+            if catch_up.is_done or not patient:
+                self.stop(renamed(history.like(kind, target), key, kind, target))
+            cancellable, until_ms = self.cancellation.may_reach, self.clock.now_ms() + PATIENCE_MS
+            held = catch_up.hold(kind, target)
+            reason = await self.waits.first(held, until_ms, cancellable=cancellable, executing=False)
+            if reason == "aside":
+                raise Suspended
+            if reason == "cancel":
+                await self.complete_cancelled(key, kind, target)
+            patient = reason != "time" or catch_up.has_new
+        self.catch_up.began()
 
     def _refuse(self, refused: Refused, key: str) -> NoReturn:
         match refused.reason:
@@ -168,7 +192,10 @@ class RunRecord:
         await self._pass(self.turn.block_and_pass(_position(row)))
 
     async def _pass(self, turn: Awaitable[None]) -> None:
-        await turn
+        try:
+            await turn
+        finally:
+            self.catch_up.ended()
         if self.suspending:
             raise Suspended
         del self._under_way[asyncio.current_task()]
@@ -197,6 +224,8 @@ class RunRecord:
     def fork(self, branches: Sequence[asyncio.Task[Any]]) -> None:
         """The branch that calls waits for these."""
         self.turn.fork(len(branches))
+        self._branches.difference_update(_current())
+        self._branches.update(branches)
         self.cancellation.fork(branches)
 
     async def show(self) -> None:
@@ -207,6 +236,8 @@ class RunRecord:
     def join(self, branches: Sequence[asyncio.Task[Any]]) -> None:
         """All of these have ended, and the branch that calls goes on."""
         self.cancellation.join(branches)
+        self._branches.difference_update(branches)
+        self._branches.update(_current())
         for branch in branches:
             if (cut := self._under_way.pop(branch, None)) is not None:
                 self._under_way[asyncio.current_task()] = cut
@@ -307,6 +338,11 @@ class RunRecord:
 
 GIVE_BACK_TRIES = 2
 """How often a run is given back to a ledger that does not answer."""
+
+
+def _current() -> tuple[asyncio.Task[Any], ...]:
+    branch = asyncio.current_task()
+    return () if branch is None else (branch,)
 
 
 def _position(row: StepRow) -> int:

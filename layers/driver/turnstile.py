@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from typing import final
 
 __all__ = ["Turnstile"]
@@ -21,18 +22,27 @@ SETTLE_TURNS = 20
 
 @final
 class Turnstile:
-    """Begins with one branch, running. `branches` counts those that have not ended and do not await others."""
+    """Begins with one branch, running. `branches` counts those that have not ended and do not await others.
 
-    __slots__ = ("_assigned", "_changes", "_open", "_running", "_ticking", "_waiting", "branches")
+    `on_quiet` is called whenever it has become quiet.
+    """
+
+    __slots__ = ("_assigned", "_changes", "_open", "_running", "_ticking", "_waiting", "branches", "on_quiet")
 
     def __init__(self) -> None:
         self.branches = 1
+        self.on_quiet: Callable[[], None] = _nothing
         self._running = 1
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._assigned: list[int] = []
         self._changes = 0
         self._ticking = False
         self._open = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all branches are blocked, and no result waits for its turn or is being recorded."""
+        return self._running == 0 and not self._waiting and not self._assigned
 
     def fork(self, branches: int) -> None:
         """The running branch waits for so many new ones."""
@@ -109,6 +119,8 @@ class Turnstile:
 
     def _let_through(self) -> None:
         self._changes += 1
+        if self.is_quiet:
+            self.on_quiet()
         if not self._waiting or not self._is_next(self._waiting[0][0]):
             return
         if self._running == 0:
@@ -145,3 +157,7 @@ class Turnstile:
         heapq.heapify(self._waiting)
         if position in self._assigned:
             self.abandon(position)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -58,7 +58,12 @@ class Waits:
                 future.set_result(reason)
 
     async def first(
-        self, task: asyncio.Task[Any] | None, until_ms: int | None, *, cancellable: bool, executing: bool | None = None
+        self,
+        task: asyncio.Future[Any] | None,
+        until_ms: int | None,
+        *,
+        cancellable: bool,
+        executing: bool | None = None,
     ) -> Reason:
         """Wait until the task has ended, the instant has come, or the wait is cut short; which of them it was.
 

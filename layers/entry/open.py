@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from os import PathLike
 from types import TracebackType
@@ -65,8 +65,10 @@ class App(Engine):
     async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
         return await self._engine.cancel(id)
 
-    async def resume(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
-        return await self._engine.resume(id)
+    async def resume(
+        self, id: str, *, drop: Sequence[str] = (), reopen: bool = False
+    ) -> Outcome[None, RunNotFound | Unavailable]:
+        return await self._engine.resume(id, drop=drop, reopen=reopen)
 
     async def runs(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .engine_cancel_contract import EngineCancelContract
 from .engine_cases_contract import EngineCasesContract
+from .engine_changed_contract import EngineChangedContract
 from .engine_defer_contract import EngineDeferContract
 from .engine_faults_contract import EngineFaultsContract
 from .engine_odd_contract import EngineOddContract
@@ -17,6 +18,7 @@ from .engine_threads_contract import EngineThreadsContract
 class EngineContract(
     EngineCancelContract,
     EngineCasesContract,
+    EngineChangedContract,
     EngineDeferContract,
     EngineFaultsContract,
     EngineOddContract,

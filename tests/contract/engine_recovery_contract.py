@@ -397,7 +397,7 @@ class EngineRecoveryContract:
             @workflow(name="flow")
             async def flow(run: Run) -> str:
                 if more:
-                    await run.step("new", called.append, "new")
+                    await run.step("new", lambda: called.append("new"))
                 await run.step("old", called.append, "old")
                 await run.sleep("nap", 60)
                 return "there"

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.core.step import DECISIONS, Decision, Mode, StepRow, StepStatus, decide_step, mismatch
+from stepwell.core.step import (
+    DECISIONS,
+    Decision,
+    Mode,
+    StepRow,
+    StepStatus,
+    decide_step,
+    drop_step,
+    mismatch,
+    renamed,
+)
 
 STATUSES: tuple[StepStatus, ...] = get_args(StepStatus)
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -55,3 +66,18 @@ def test_a_mismatch_shows_both_sides(kind: str, target: str, other_kind: str, ot
         assert "'k'" in problem
         assert f"{kind} {target}" in problem
         assert problem.endswith(f"{other_kind} {other_target}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_dropped_step_is_made_anew_and_keeps_what_it_gave(status: StepStatus, mode: Mode) -> None:
+    recorded = replace(row(status), position=3, at_ms=5, attempt=2, value=b"7")
+    dropped = drop_step(recorded, 9)
+    assert decide_step(dropped, mode) == "perform"
+    assert dropped == replace(recorded, status="dropped", position=None, at_ms=None, recorded_at_ms=9)
+
+
+def test_a_renamed_step_shows_both_sides() -> None:
+    text = renamed(row(target="charge"), "k2", "step", "charge")
+    assert text == "step 'k' (step charge) was recorded and is not asked for; the code asks for 'k2' (step charge)"
+    assert "'k' (sleep) was" in renamed(row(kind="sleep", target=""), "k2", "sleep", "")

@@ -178,6 +178,42 @@ def test_a_stuck_run_is_resumed_and_goes_on_with_a_worker(shell: Shell) -> None:
     assert shell("show", "c", "--json").json["result"] == "mended"
 
 
+def test_a_recorded_call_is_dropped(shell: Shell) -> None:
+    shell.run("run", f"{SHOP}:changes_its_mind", "--id", "c")
+    assert shell.run("worker", SHOP, "--once").code == 0
+    said = shell("resume", "c", "--drop", "first", "--drop", "second")
+    assert (said.code, said.out) == (1, "")
+    assert "has recorded nothing under 'second'" in said.err
+    assert "it has recorded 'first'" in said.err
+    assert shell("--json", "resume", "c", "--drop", "second").error["code"] == "unknown_key"
+    (shell.folder / "mended").touch()
+    assert shell("resume", "c", "--drop", "first").out.startswith("run c is stuck no more")
+    (step,) = shell("show", "c", "--json").json["steps"]
+    assert (step["status"], step["position"], step["value"]) == ("dropped", None, "one")
+    assert shell.run("worker", SHOP, "--once").code == 0
+    assert shell("show", "c", "--json").json["result"] == "mended"
+    assert shell.marks() == ["one", "one"]
+
+
+def test_a_failed_run_is_reopened(shell: Shell) -> None:
+    shell("run", f"{SHOP}:fails", "--id", "f")
+    said = shell("resume", "f")
+    assert (said.code, said.out) == (0, "nothing to resume: run f is failed, and only --reopen takes it up again\n")
+    assert shell("resume", "f", "--drop", "x").code == 1
+    assert shell("resume", "f", "--reopen").out == "run f is reopened, and goes on when a worker drives it\n"
+    shown = shell("show", "f", "--json").json
+    assert (shown["state"], "error" in shown) == ("waiting", False)
+
+
+@pytest.mark.parametrize("words", [["--reopen"], ["--drop", "note"], ["--reopen", "--drop", "note"]])
+def test_a_run_that_cannot_be_resumed_is_a_failure_for_who_asked_for_more(shell: Shell, words: list[str]) -> None:
+    shell("run", f"{SHOP}:greet", "ann", "--id", "g")
+    said = shell("resume", "g", *words)
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "error: nothing to resume: run g is completed, and only a stuck one is resumed\n"
+    assert shell("resume", "g", "--json", *words).error["code"] == "not_resumed"
+
+
 @pytest.mark.parametrize("command", ["cancel", "resume"])
 def test_a_run_that_is_not_there_cannot_be_asked(shell: Shell, command: str) -> None:
     shell.start("waits", id="w")

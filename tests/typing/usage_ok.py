@@ -337,6 +337,7 @@ async def starting(e: Engine) -> str:
     assert_type(await e.status("x"), Outcome[RunStatus, RunNotFound | Unavailable])
     await e.cancel("x")
     await e.resume("x")
+    assert_type(await e.resume("x", drop=["charge"], reopen=True), Outcome[None, RunNotFound | Unavailable])
     assert_type(await e.runs(state="waiting", limit=10), Outcome[tuple[RunStatus, ...], Unavailable])
     match await handle.result():
         case Success(text):

@@ -17,7 +17,7 @@ from ...layer import get
 from ..open import App
 from .options import Settings, open_existing, run_blocking, shared, value_of
 from .output import instant
-from .problem import problem_of
+from .problem import Problem, problem_of
 from .recorded import print_run, run_json, status_json
 
 __all__ = ["cancel", "resume", "runs", "show"]
@@ -113,15 +113,33 @@ def cancel(settings: Settings, run_id: str) -> None:
 
 @click.command()
 @click.argument("run_id", metavar="ID")
+@click.option("--drop", metavar="KEY", multiple=True, help="Set this recorded call aside, as if it had not been made.")
+@click.option("--reopen", is_flag=True, help="Take up a failed run too: its outcome is taken back.")
 @shared()
 @click.pass_obj
-def resume(settings: Settings, run_id: str) -> None:
-    """Let a stuck run try again; a worker goes on with it."""
-    before, after = run_blocking(_ask(settings, run_id, App.resume))
+def resume(settings: Settings, run_id: str, drop: tuple[str, ...], reopen: bool) -> None:
+    """Let a stuck run try again, or a failed one with --reopen; a worker goes on with it.
+
+    What the run has recorded stays. A call that is dropped is made anew where the workflow asks for its key.
+    """
+
+    def call(app: App, run_id: str) -> Awaitable[Outcome[None, RunNotFound | Unavailable]]:
+        return app.resume(run_id, drop=drop, reopen=reopen)
+
+    before, after = run_blocking(_ask(settings, run_id, call))
     if before.state == "stuck":
         _tell(settings, after, f"run {run_id} is stuck no more, and goes on when a worker drives it")
+    elif before.state == "failed" and reopen:
+        _tell(settings, after, f"run {run_id} is reopened, and goes on when a worker drives it")
     else:
-        _tell(settings, after, f"nothing to resume: run {run_id} is {after.state}, and only a stuck one is resumed")
+        text = f"nothing to resume: run {run_id} is {after.state}, and {_resumable(after.state)}"
+        if drop or reopen:
+            raise Problem("not_resumed", text, details={"id": run_id, "state": after.state})
+        _tell(settings, after, text)
+
+
+def _resumable(state: RunState) -> str:
+    return "only --reopen takes it up again" if state == "failed" else "only a stuck one is resumed"
 
 
 async def _ask(
@@ -130,7 +148,10 @@ async def _ask(
     """How the run stood before the call, and how it stands after it."""
     async with open_existing(settings) as app:
         before = value_of(await app.status(run_id))
-        value_of(await call(app, run_id))
+        try:
+            value_of(await call(app, run_id))
+        except ValueError as error:
+            raise Problem("unknown_key", str(error), details={"id": run_id}) from None
         return before, value_of(await app.status(run_id))
 
 
