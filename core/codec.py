@@ -41,6 +41,7 @@ __all__ = [
     "codec_of",
     "elements",
     "error_json",
+    "hints_of",
     "parameters_of",
     "read_error",
     "result_codec",
@@ -197,6 +198,8 @@ def _finite(value: object) -> object:
     return value
 
 
+_WRITE_A_DEF = "a lambda cannot be annotated: write a def with the type, so that it comes back as it was"
+
 # --- which codec ------------------------------------------------------------
 
 _JSON = StrictJson()
@@ -253,13 +256,18 @@ def _hints(fn: Callable[..., object]) -> tuple[dict[str, object], Codec]:
         return {}, _JSON
 
 
+def hints_of(fn: Callable[..., object]) -> dict[str, object]:
+    """The annotations of a function by the names of its parameters; none if they cannot be read, or not yet."""
+    return _hints(fn)[0]
+
+
 def result_codec(fn: Callable[..., object]) -> Codec:
     """The codec of what `fn` returns, or, if it is async, of what awaiting it gives."""
     if isinstance(fn, type):
         return codec_of(fn)
     hints, plain = _hints(fn)
     if "return" not in hints:
-        return plain
+        return StrictJson(_WRITE_A_DEF) if getattr(unwrapped(fn), "__name__", "") == "<lambda>" else plain
     hint = hints["return"]
     if get_origin(hint) in (Awaitable, Coroutine):
         hint = get_args(hint)[-1]

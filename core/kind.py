@@ -26,6 +26,7 @@ __all__ = [
     "acts_as_dict",
     "acts_as_list",
     "acts_as_set",
+    "is_a",
     "is_class",
     "is_dict",
     "is_frozenset",
@@ -103,6 +104,11 @@ def _find_kind(type_: type[object]) -> Kind:
 
 def is_class(value: object) -> TypeGuard[type[object]]:
     return isinstance(value, type)
+
+
+def is_a(value: object, *classes: type[object]) -> bool:
+    """`isinstance` for what a caller gives against its annotation, of which a checker says that it cannot be."""
+    return isinstance(value, classes)
 
 
 def is_subclass(type_: type[object], *bases: object) -> bool:

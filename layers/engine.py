@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
 from typing import TypeVar, TypeVarTuple, cast, final
 
 from ..core import repair
 from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RunFence, Write, WriteStep
 from ..core.codec import read_error, same_json
+from ..core.kind import is_a
 from ..core.lease import hold
 from ..core.model import TimedOut, TooLarge, Unavailable, check_name
 from ..core.outcome import Failure, Outcome, Success
 from ..core.run import WANTS_OWNER, RunColumns, RunRow, RunState, next_state
-from ..services.clock import Clock
+from ..services.clock import Clock, span_ms
 from ..services.engine import (
     Engine,
     ResultFailure,
@@ -312,6 +312,10 @@ def _absent() -> Failure[Unavailable]:
 
 
 def _by_name(workflows: Iterable[AnyWorkflow]) -> dict[str, AnyWorkflow]:
+    if not is_a(workflows, Iterable):
+        name = getattr(workflows, "name", None)
+        instead = f", not a {type(workflows).__name__}" if name is None else f": write workflows=[{name}]"
+        raise TypeError(f"workflows= is a list of workflows{instead}")
     known: dict[str, AnyWorkflow] = {}
     for workflow in workflows:
         named = _as_workflow(workflow)
@@ -368,7 +372,7 @@ def _in_words(row: RunRow) -> str:
 def _ms(timeout: Timeout) -> int | None:
     if timeout is None:
         return None
-    return round((timeout.total_seconds() if isinstance(timeout, timedelta) else timeout) * 1000)
+    return span_ms("timeout", timeout)
 
 
 # --- layers ------------------------------------------------------------------

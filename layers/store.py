@@ -25,7 +25,18 @@ from ..core.outcome import Failure, Outcome, Success
 from ..services.clock import Clock
 from ..services.ids import Ids
 from ..services.ledger import Ledger
-from ..services.store import Initial, Join, Store, StoreDefinition, StoreHandle, Updater, resolve_initial
+from ..services.store import (
+    Initial,
+    Join,
+    Store,
+    StoreDefinition,
+    StoreHandle,
+    Updater,
+    admit_definition,
+    admit_revision,
+    admit_step,
+    resolve_initial,
+)
 from .lane import Lanes, Limits
 from .layer import Layer, provides
 from .ticket import Answered, Applied, Ticket, Unwritten
@@ -58,7 +69,7 @@ class LedgerStore:
     async def get(
         self, definition: StoreDefinition[_T], id: str
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
-        key = definition.key(id)
+        key = admit_definition(definition).key(id)
         current = await self._tips.current(key)
         if isinstance(current, Failure):
             return current
@@ -80,7 +91,9 @@ class LedgerStore:
     async def update(
         self, definition: StoreDefinition[_T], id: str, updater: Updater[_T], *, step: StepId | None = None
     ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable]:
-        return await self._unfenced(Update(definition.key(id), definition.schema, updater, step))
+        return await self._unfenced(
+            Update(admit_definition(definition).key(id), definition.schema, updater, admit_step(step))
+        )
 
     async def update_from(
         self,
@@ -91,11 +104,13 @@ class LedgerStore:
         *,
         step: StepId | None = None,
     ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge | Unavailable]:
-        operation = UpdateFrom(definition.key(id), definition.schema, _revision(expected), updater, step)
+        operation = UpdateFrom(
+            admit_definition(definition).key(id), definition.schema, admit_revision(expected), updater, admit_step(step)
+        )
         return await self._uncontended(operation)
 
     async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, TooLarge | Unavailable]:
-        return await self._unmet(Delete(definition.key(id)))
+        return await self._unmet(Delete(admit_definition(definition).key(id)))
 
     async def delete_from(
         self,
@@ -105,10 +120,12 @@ class LedgerStore:
         *,
         step: StepId | None = None,
     ) -> Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge | Unavailable]:
-        return await self._uncontended(DeleteFrom(definition.key(id), _revision(expected), step))
+        return await self._uncontended(
+            DeleteFrom(admit_definition(definition).key(id), admit_revision(expected), admit_step(step))
+        )
 
     async def list_ids(self, definition: StoreDefinition[_T]) -> Outcome[tuple[str, ...], Unavailable]:
-        stores = await self._ledger.stores(definition.name)
+        stores = await self._ledger.stores(admit_definition(definition).name)
         if isinstance(stores, Failure):
             return stores
         return Success(tuple(tip.key.id for tip in stores.unwrap()))
@@ -221,10 +238,6 @@ class LedgerStore:
         if isinstance(failure, ReceiptMismatch):
             raise RuntimeError(f"an operation on {operation.key} without a step met a receipt: {failure}")
         return Failure(failure)
-
-
-def _revision(expected: Snapshot[_T] | Revision) -> Revision:
-    return expected if isinstance(expected, Revision) else expected.revision
 
 
 # --- its absence ------------------------------------------------------------

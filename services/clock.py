@@ -5,9 +5,21 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from datetime import timedelta
+from math import isfinite
 from typing import Final, Protocol
 
-__all__ = ["Clock", "ManualClock"]
+__all__ = ["Clock", "ManualClock", "span_ms"]
+
+
+def span_ms(what: str, span: object) -> int:
+    """A span of time that a caller gave, in milliseconds. A TypeError or ValueError says of `what` that it is none."""
+    if isinstance(span, bool) or not isinstance(span, timedelta | int | float):
+        raise TypeError(f"{what} is a number of seconds or a timedelta, not {span!r}")
+    seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
+    if not isfinite(seconds):
+        raise ValueError(f"{what} is a number of seconds, not {span!r}")
+    return round(seconds * 1000)
 
 
 class Clock(Protocol):

@@ -164,7 +164,8 @@ class Engine(Protocol):
     async def result(self, id: str, *, timeout: Timeout = None) -> Outcome[object, ResultFailure]:
         """What a run ended with, awaited for `timeout` at most; at once for a run that has ended, in any process.
 
-        The type is that of the workflow where this engine knows it, otherwise what its JSON gives.
+        The type is that of the workflow where this engine knows it, otherwise what its JSON gives. An Outcome that the
+        workflow returned is inside the Success: only a handle, which knows the type, gives it flattened.
         """
         ...
 

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast, final, overload
 
 from ..core.codec import Codec, result_codec, unwrapped
+from ..core.kind import is_a
 from ..core.model import (
     Conflict,
     Deleted,
@@ -35,7 +36,8 @@ from ..core.model import (
 from ..core.outcome import Outcome
 from ..core.retry import NO_RETRY, Retry
 from ..core.step import Mode
-from .store import Initial, StoreDefinition, Updater
+from .clock import span_ms
+from .store import Initial, StoreDefinition, Updater, admit_definition, admit_revision
 
 __all__ = [
     "Driver",
@@ -216,6 +218,13 @@ class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
     __slots__ = ("_coroutine", "_driver", "key")
 
     def __init__(self, driver: Driver, key: str, coroutine: Coroutine[Any, Any, _R_co]) -> None:
+        step = STEP.get()
+        if step is not None and step.run_id == driver.run_id:
+            coroutine.close()
+            raise NotReplaySafe(
+                f"step {step.key!r} cannot make the durable call {key!r}: a step is one recorded unit of work. "
+                "Make the call in the workflow, and give the step what it gave"
+            )
         self._driver = driver
         self._coroutine = coroutine
         self.key = key
@@ -308,24 +317,25 @@ class Run:
         _check_key(key)
         if not callable(fn):
             raise TypeError(f"step {key!r}: {fn!r} cannot be called; write run.step(key, function, *arguments)")
+        if retry is not None and not is_a(retry, Retry):
+            raise TypeError(f"step {key!r}: retry is a Retry, as in Retry(max_attempts=3), not {retry!r}")
         if mode not in ("at_least_once", "at_most_once"):
             raise ValueError(f"step {key!r}: mode is 'at_least_once' or 'at_most_once', not {mode!r}")
-        call = _step(key, fn, args, retry or NO_RETRY, mode, _ms(timeout, key))
+        timeout_ms = None if timeout is None else _ms(key, timeout)
+        call = _step(key, fn, args, retry or NO_RETRY, mode, timeout_ms)
         return DurableCall(self._driver, key, self._driver.step(call))
 
     def sleep(self, key: str, delay: timedelta | float) -> DurableCall[None]:
         """Wait for `delay` seconds from the first time that this is reached, whatever restarts come between."""
-        delay_ms = _ms(delay, _check_key(key))
-        return DurableCall(self._driver, key, self._driver.sleep(key, delay_ms or 0))
+        return DurableCall(self._driver, key, self._driver.sleep(key, _ms(_check_key(key), delay)))
 
     def sleep_until(self, key: str, at: datetime) -> DurableCall[None]:
         """Wait for an instant; one without a zone is local time. The instant that was recorded first counts."""
-        at_ms = round(at.timestamp() * 1000)
-        return DurableCall(self._driver, _check_key(key), self._driver.sleep_until(key, at_ms))
+        return DurableCall(self._driver, key, self._driver.sleep_until(key, _at_ms(_check_key(key), at)))
 
     def store(self, definition: StoreDefinition[_T], id: str | None = None) -> RunStore[_T]:
         """The durable calls on one store; `id` is the run's own if left out. No step: it reads and records nothing."""
-        key = definition.key(self.id if id is None else id)
+        key = admit_definition(definition).key(self.id if id is None else id)
         return RunStore(self._driver, definition, key.id)
 
     @overload
@@ -352,6 +362,12 @@ class Run:
         Results of durable calls reach the branches one by one, in the order in which they were recorded, in every
         replay. All branches run to their end; then the exception of the first that raised, as given, is raised.
         """
+        for given in awaitables:
+            if not inspect.isawaitable(given):
+                instead = "; write run.gather(*calls)" if is_a(given, list, tuple, set) else ""
+                raise TypeError(
+                    f"run.gather awaits durable calls and coroutines, not a {type(given).__name__}{instead}"
+                )
         return self._driver.gather(awaitables)
 
     def defer(self, key: str, fn: Callable[[*_Ts], object], *args: *_Ts) -> DurableCall[None]:
@@ -416,13 +432,15 @@ class RunStore(Generic[_T]):
         self, key: str, expected: Snapshot[_T] | Revision, updater: Updater[_T]
     ) -> DurableCall[Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
         """Change the state, exactly once in this run, if it is still at the expected revision."""
-        return self._call(key, self._driver.stores.update_from(key, self._definition, self._id, expected, updater))
+        revision = admit_revision(expected)
+        return self._call(key, self._driver.stores.update_from(key, self._definition, self._id, revision, updater))
 
     def delete_from(
         self, key: str, expected: Snapshot[_T] | Revision
     ) -> DurableCall[Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge]]:
         """Delete the store, exactly once in this run, if it is still at the expected revision."""
-        return self._call(key, self._driver.stores.delete_from(key, self._definition, self._id, expected))
+        revision = admit_revision(expected)
+        return self._call(key, self._driver.stores.delete_from(key, self._definition, self._id, revision))
 
     def _call(self, key: str, coroutine: Coroutine[Any, Any, _R]) -> DurableCall[_R]:
         return DurableCall(self._driver, key, coroutine)
@@ -449,10 +467,14 @@ def _name(fn: Callable[..., object]) -> str:
     return named.rpartition("<locals>.")[2]
 
 
-def _ms(span: Timeout, key: str) -> int | None:
-    if span is None:
-        return None
-    seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(f"step {key!r}: a time span must be a number of seconds of at least 0, not {span!r}")
-    return round(seconds * 1000)
+def _ms(key: str, span: object) -> int:
+    delay_ms = span_ms(f"step {key!r}: a time", span)
+    if delay_ms < 0:
+        raise ValueError(f"step {key!r}: a time is at least 0, not {span!r}")
+    return delay_ms
+
+
+def _at_ms(key: str, at: object) -> int:
+    if not isinstance(at, datetime):
+        raise TypeError(f"step {key!r}: an instant is a datetime, not {at!r}")
+    return round(at.timestamp() * 1000)

@@ -17,6 +17,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 from ..core.batch import Batch, Fenced
+from ..core.kind import is_a
 from ..core.model import (
     Conflict,
     Contended,
@@ -35,7 +36,7 @@ from ..core.model import (
     check_name,
 )
 from ..core.operation import Operation
-from ..core.outcome import Outcome
+from ..core.outcome import Failure, Outcome, Success
 from ..core.schema import StateSchema
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ __all__ = [
     "StoreDefinition",
     "StoreHandle",
     "Updater",
+    "admit_definition",
+    "admit_revision",
+    "admit_step",
     "define_store",
     "resolve_initial",
 ]
@@ -136,6 +140,33 @@ def define_store(name: str, type_: TypeForm[_T]) -> StoreDefinition[_T]:
         )
     _defined[name] = definition  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
     return definition
+
+
+# --- what callers give -------------------------------------------------------
+
+
+def admit_definition(definition: StoreDefinition[_T]) -> StoreDefinition[_T]:
+    """The definition; a TypeError for what a caller without types may give in place of one."""
+    if not is_a(definition, StoreDefinition):
+        raise TypeError(f"{definition!r} is no definition of a store: give what define_store(name, type) gave")
+    return definition
+
+
+def admit_revision(expected: Snapshot[_T] | Updated[_T] | Revision) -> Revision:
+    """The revision that a caller expects; a TypeError for anything else that a caller without types may give."""
+    if isinstance(expected, Revision):
+        return expected
+    if is_a(expected, Snapshot, Updated):
+        return expected.revision
+    unwrap = "; unwrap it first" if is_a(expected, Success, Failure) else ""
+    raise TypeError(f"a change expects a Snapshot or a Revision, not a {type(expected).__name__}{unwrap}")
+
+
+def admit_step(step: StepId | None) -> StepId | None:
+    """The id of a step; a TypeError for anything else that a caller without types may give."""
+    if step is not None and not is_a(step, StepId):
+        raise TypeError(f"step={step!r} is no StepId: write StepId(run_id, key)")
+    return step
 
 
 # --- the service ------------------------------------------------------------
@@ -228,7 +259,7 @@ class StoreHandle(Generic[_T]):
 
     def __init__(self, store: Store, definition: StoreDefinition[_T], id: str) -> None:
         self._store = store
-        self._definition = definition
+        self._definition = admit_definition(definition)
         self._id = definition.key(id).id
 
     @property

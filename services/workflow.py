@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, final, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, final, get_args, overload
 
-from ..core.codec import Codec, parameters_of, result_codec
+from ..core.codec import Codec, hints_of, parameters_of, result_codec
 from ..core.model import check_name
-
-if TYPE_CHECKING:
-    from .run import Run
+from .run import Run
 
 __all__ = ["AnyWorkflow", "Workflow", "WorkflowCall", "workflow"]
 
@@ -57,8 +55,7 @@ class Workflow(Generic[_P, _R_co]):
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"a workflow is an `async def` whose first parameter is the run; {fn!r} is not")
-        if not inspect.signature(fn).parameters:
-            raise TypeError(f"the workflow {fn.__qualname__} needs a first parameter, the run")
+        _check_parameters(fn)
         self._fn = fn
         self._name = check_name("a workflow's name", fn.__name__ if name is None else name)
         self._version = version
@@ -83,6 +80,7 @@ class Workflow(Generic[_P, _R_co]):
     def arguments(self) -> Arguments:
         """How its arguments are recorded; read from its annotations on first use, when all names exist."""
         if self._arguments is None:
+            _check_parameters(self._fn)  # again, since names that did not exist when it was decorated do now
             self._arguments = Arguments(self._name, self._fn)
         return self._arguments
 
@@ -126,6 +124,43 @@ def workflow(
         return Workflow(fn, name, version)
 
     return decorate if fn is None else decorate(fn)
+
+
+# --- parameters -------------------------------------------------------------
+
+
+def _check_parameters(fn: Callable[..., object]) -> None:
+    """A TypeError unless the function can be called with a run and positional arguments, as far as can be told."""
+    name = getattr(fn, "__qualname__", repr(fn))
+    parameters = list(inspect.signature(fn).parameters.values())
+    if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        raise TypeError(f"the workflow {name} needs a first parameter, the run")
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise TypeError(
+                f"the workflow {name}: {parameter.name!r} can only be given by keyword, and start has no keyword "
+                "arguments; give it a default, or a place among the others"
+            )
+    hints = hints_of(fn)
+    first, *others = [(parameter.name, hints.get(parameter.name, object)) for parameter in parameters]
+    for other, hint in others:
+        if hint is Run:
+            raise TypeError(f"the workflow {name}: {other!r} is a Run, and only the first parameter is the run")
+    if not _takes_run(first[1]):
+        raise TypeError(f"the workflow {name}: its first parameter is the run, and {first[0]!r} is no Run")
+
+
+def _takes_run(hint: object) -> bool:
+    """Whether a run may be what this annotation says: not if it is a class, or made of classes, that `Run` is not."""
+    parts = get_args(hint)
+    if parts:
+        return any(map(_takes_run, parts))
+    return (
+        hint is Any
+        or not isinstance(hint, type)
+        or hint in Run.__mro__
+        or hint.__dict__.get("_is_protocol", False) is True
+    )
 
 
 # --- arguments --------------------------------------------------------------

@@ -94,13 +94,21 @@ def as_recorded(error: BaseException) -> RecordedError:
 
 
 def text_of(value: object) -> str:
-    """The text of an error as it is recorded, also where its class has none to give."""
+    """The text of an error as it is recorded, also where its class has none to give. A group names what it holds."""
     if isinstance(value, UnwrapFailedError):  # its own text is empty
         return f"unwrap of {value.halted_container}"[:MESSAGE_CHARACTERS]  # pyright: ignore[reportUnknownMemberType]
     try:
-        return str(value)[:MESSAGE_CHARACTERS]
+        return (str(value) + _held(value))[:MESSAGE_CHARACTERS]
     except Exception as broken:
         return f"<no text: {type(broken).__name__} in {type(value).__name__}.__str__>"
+
+
+def _held(value: object) -> str:
+    """The errors that a group of them holds."""
+    if not isinstance(value, BaseExceptionGroup):
+        return ""
+    group = cast("BaseExceptionGroup[BaseException]", value)
+    return ": " + "; ".join(f"{type(error).__name__}: {text_of(error)}" for error in group.exceptions)
 
 
 def _in_bounds(fn: Callable[[], object]) -> object:

@@ -131,7 +131,9 @@ class RunDriver:
             reached = self._record.cancellation.has_reached
             if not reached and (task := asyncio.current_task()) is not None and task.cancelling():
                 raise  # the host ends
-            return "fail", error_json(as_recorded(error), "error")
+            return "fail", error_json(self._cut_short() or as_recorded(error), "error")
+        except TimeoutError as error:  # of `asyncio.timeout` around a durable call, it says nothing by itself
+            return "fail", error_json(self._cut_short() or as_recorded(error), "error")
         except (Suspended, GeneratorExit, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # also a group: a TaskGroup puts Suspended into one, and that is seen to later
