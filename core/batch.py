@@ -4,7 +4,8 @@ A batch names what it expects and what it writes; it is committed whole or not a
 by which every host judges it. `a + b` joins two batches into one. A host writes in the order of `writes`.
 
 The values are structs of msgspec: some ten of them are made for every change, and a frozen dataclass takes ten times as
-long to make. None can hold itself, so none is tracked by the collector of cycles.
+long to make. None can hold itself, so none is tracked by the collector of cycles. A `match` that each of them passes
+names the classes and reads the attributes: to capture these in the pattern takes twice the time.
 """
 
 from __future__ import annotations
@@ -207,10 +208,12 @@ def size_bytes(batch: Batch) -> int:
     size = 0
     for write in batch.writes:
         match write:
-            case PatchStore(patch=data) | CreateStore(document=data) | WriteBase(document=data):
-                size += len(data)
-            case WriteReceipt(receipt):
-                size += len(receipt.value)
+            case PatchStore():
+                size += len(write.patch)
+            case WriteReceipt():
+                size += len(write.receipt.value)
+            case CreateStore() | WriteBase():
+                size += len(write.document)
             case WriteStep(row):
                 size += len(row.value or b"")
             case InsertRun(row):

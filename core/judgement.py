@@ -61,10 +61,10 @@ def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
     refusal: Conflict | StoreNotFound | None = None
     for expected in batch.expects:
         match expected:
-            case StoreAt(key) | StoreAbsent(key):
-                refusal = refusal or _judge_store(tips.tip(key), expected)
-            case NoReceipt(key, step):
-                found = tips.receipt(key, step)
+            case StoreAt() | StoreAbsent():
+                refusal = refusal or _judge_store(tips.tip(expected.key), expected)
+            case NoReceipt():
+                found = tips.receipt(expected.key, expected.step)
                 if found is not None and applied is None:
                     applied = _judge_receipt(found, expected)
             case RunFence(run_id, fence):
@@ -115,14 +115,16 @@ def check_writes(batch: Batch, tips: Tips) -> None:
     new_runs: set[str] = set()
     for write in batch.writes:
         match write:
-            case PatchStore(key, revision) | CreateStore(key, revision) | DeleteStore(key, revision):
+            case PatchStore() | CreateStore() | DeleteStore():
+                key, revision = write.key, write.revision
                 tip = after[key] if after and key in after else tips.tip(key)
                 if not _follows(write, tip):
                     raise ValueError(
                         f"{type(write).__name__} of {key} at {revision} does not follow from the tip {tip}"
                     )
                 after[key] = None if isinstance(write, DeleteStore) else revision
-            case WriteReceipt(receipt):
+            case WriteReceipt():
+                receipt = write.receipt
                 if tips.receipt(receipt.key, receipt.step) is not None:
                     raise ValueError(f"the receipt of {receipt.step} on {receipt.key} is written already")
             case InsertRun(row):
@@ -145,17 +147,18 @@ def _judge_receipt(found: Receipt, expected: NoReceipt) -> Outcome[AlreadyApplie
 
 def _judge_store(tip: Revision | None, expected: StoreAt | StoreAbsent) -> Conflict | StoreNotFound | None:
     match expected:
-        case StoreAt(key, revision):
+        case StoreAt():
             if tip is None:
-                return StoreNotFound(key, expected=revision)
-            return None if tip == revision else Conflict(key, expected=revision, actual=tip)
+                return StoreNotFound(expected.key, expected.revision)
+            return None if tip == expected.revision else Conflict(expected.key, expected.revision, actual=tip)
         case StoreAbsent(key, planned):
             return None if tip is None else Conflict(key, expected=planned, actual=tip)
 
 
 def _follows(write: PatchStore | CreateStore | DeleteStore, tip: Revision | None) -> bool:
     match write:
-        case PatchStore(revision=made):
+        case PatchStore():
+            made = write.revision
             return tip is not None and made.instance_id == tip.instance_id and made.version == tip.version + 1
         case CreateStore():
             return tip is None

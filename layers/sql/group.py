@@ -112,10 +112,10 @@ class _Writer:
                 case PatchStore() | CreateStore() | DeleteStore():
                     seqs.append(self._change_store(write))
                     revision = write.revision
-                case WriteReceipt(receipt):
-                    self._add_receipt(receipt)
-                case WriteStep(row):
-                    self._add_step(row)
+                case WriteReceipt():
+                    self._add_receipt(write.receipt)
+                case WriteStep():
+                    self._add_step(write.row)
                 case ChangeRun(run_id, columns):
                     self._change_run(run_id, columns)
                 case WriteBase(seq, document):

@@ -45,18 +45,18 @@ class Asked:
         for batch in batches:
             for expected in batch.expects:
                 match expected:
-                    case StoreAt(key) | StoreAbsent(key):
-                        asked.stores.add(key)
-                    case NoReceipt(key, step):
-                        asked.receipts.add((key, step))
-                    case RunFence(run_id) | NoRun(run_id):
-                        asked.runs.add(run_id)
+                    case StoreAt() | StoreAbsent():
+                        asked.stores.add(expected.key)
+                    case NoReceipt():
+                        asked.receipts.add((expected.key, expected.step))
+                    case RunFence() | NoRun():
+                        asked.runs.add(expected.run_id)
             for write in batch.writes:
                 match write:
-                    case PatchStore(key) | CreateStore(key) | DeleteStore(key):
-                        asked.stores.add(key)
-                    case WriteReceipt(receipt):
-                        asked.receipts.add((receipt.key, receipt.step))
+                    case PatchStore() | CreateStore() | DeleteStore():
+                        asked.stores.add(write.key)
+                    case WriteReceipt():
+                        asked.receipts.add((write.receipt.key, write.receipt.step))
                     case WriteStep(row):
                         asked.runs.add(row.run_id)
                         if row.pin is not None:
