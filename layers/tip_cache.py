@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import final
 
 from ..core.batch import Commit, Document
+from ..core.damage import Damaged, caught_up, read_document
 from ..core.model import Revision, StoreKey, Unavailable
 from ..core.operation import Held
 from ..core.outcome import Failure, Outcome, Success
-from ..core.patch import replay_json
 from ..services.ledger import Ledger
 
 __all__ = ["TipCache"]
@@ -83,7 +83,7 @@ class TipCache:
         if isinstance(read, Failure):
             return read
         document = read.unwrap()
-        return Success(None if document is None else _held(document))
+        return Success(None) if document is None else _held(key, document)
 
     async def _load(self, key: StoreKey) -> Outcome[Held | None, Unavailable]:
         read = await self._ledger.document(key)
@@ -93,7 +93,8 @@ class TipCache:
         if document is None:
             self.forget(key)
             return Success(None)
-        return Success(self.keep(key, _held(document)))
+        held = _held(key, document)
+        return held if isinstance(held, Failure) else Success(self.keep(key, held.unwrap()))
 
     async def _catch_up(self, key: StoreKey, seen: Held) -> Outcome[Held | None, Unavailable]:
         """The tip, by the patches that followed what was seen."""
@@ -103,21 +104,26 @@ class TipCache:
         commits = read.unwrap()
         if commits is None:  # the instance was deleted in between, or its log no longer reaches back so far
             return await self._load(key)
-        return Success(self.keep(key, _advanced(seen, commits)))
+        held = _advanced(key, seen, commits)
+        return held if isinstance(held, Failure) else Success(self.keep(key, held.unwrap()))
 
 
 def _is_passed(revision: Revision, by: Revision) -> bool:
     return revision.instance_id == by.instance_id and revision.version < by.version
 
 
-def _held(document: Document) -> Held:
-    json = replay_json(document.base, document.patches) if document.patches else document.base
-    return Held(document.revision, json, len(document.patches), sum(map(len, document.patches)))
+def _held(key: StoreKey, document: Document) -> Outcome[Held, Damaged]:
+    json = read_document(key, document)
+    if isinstance(json, Failure):
+        return json
+    return Success(Held(document.revision, json.unwrap(), len(document.patches), sum(map(len, document.patches))))
 
 
-def _advanced(held: Held, commits: tuple[Commit, ...]) -> Held:
+def _advanced(key: StoreKey, held: Held, commits: tuple[Commit, ...]) -> Outcome[Held, Damaged]:
     if not commits:
-        return held
-    patches = [commit.patch for commit in commits]
-    json = replay_json(held.json, patches)
-    return held.after(commits[-1].revision, json, len(patches), sum(map(len, patches)))
+        return Success(held)
+    patches, revision = [commit.patch for commit in commits], commits[-1].revision
+    json = caught_up(key, revision, held.json, patches)
+    if isinstance(json, Failure):
+        return json
+    return Success(held.after(revision, json.unwrap(), len(patches), sum(map(len, patches))))

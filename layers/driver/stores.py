@@ -18,6 +18,7 @@ from typing import Generic, TypeAlias, TypeVar, final
 
 from ...core.batch import Batch, Fenced, Write, WriteStep
 from ...core.codec import Codec, error_json
+from ...core.damage import Damaged, read_document
 from ...core.model import (
     Conflict,
     Contended,
@@ -37,7 +38,6 @@ from ...core.model import (
 )
 from ...core.operation import Create, DeleteFrom, Operation, Update, UpdateFrom
 from ...core.outcome import Failure, Outcome, Success
-from ...core.patch import replay_json
 from ...core.step import Pin, StepRow
 from ...core.store_outcome import Named, StoreFailure, read_outcome, write_outcome
 from ...services.ids import Ids
@@ -272,6 +272,8 @@ class DrivenStores:
             if isinstance(outcome, Success):
                 return outcome
             failure = outcome.failure()
+            if isinstance(failure, Damaged):
+                self._record.stop(failure.reason)
             if not isinstance(failure, Contended | Fenced | Unavailable):
                 return Failure(failure)
             may_end = cancellable and self._record.cancellation.may_reach
@@ -311,7 +313,10 @@ class DrivenStores:
                 self._record.stop(
                     f"revision {revision.version} of store {key}, which the run has read, is kept no more"
                 )
-            json = replay_json(document.base, document.patches)
+            whole = read_document(key, document)
+            if isinstance(whole, Failure):
+                self._record.stop(whole.failure().reason)
+            json = whole.unwrap()
         decoded = definition.schema.decode(json)
         if isinstance(decoded, Failure):  # it fitted when it was recorded
             issues = "; ".join(f"{'.'.join(map(str, issue.path))}: {issue.message}" for issue in decoded.failure())

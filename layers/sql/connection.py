@@ -18,6 +18,7 @@ __all__ = [
     "Connection",
     "DatabaseError",
     "is_busy",
+    "is_damage",
     "is_host_error",
     "is_not_a_database",
     "leaves_no_trace",
@@ -120,6 +121,11 @@ def is_busy(error: Exception) -> bool:
     return isinstance(error, apsw.BusyError)
 
 
+def is_damage(error: Exception) -> bool:
+    """The file is not as SQLite wrote it."""
+    return isinstance(error, apsw.CorruptError | apsw.NotADBError)
+
+
 def is_not_a_database(error: Exception) -> bool:
     return isinstance(error, apsw.NotADBError)
 
@@ -145,4 +151,5 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, FileReplaced):
         return str(error)
     kind = type(error).__name__.removesuffix("Error")
-    return f"{kind}: {error}" if str(error) else kind
+    said = f"{kind}: {error}" if str(error) else kind
+    return f"the file is damaged ({said}); restore a backup" if is_damage(error) else said

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from ...services.ledger import CannotOpen
-from .connection import Connection, DatabaseError, is_busy, is_not_a_database, reason_of
+from .connection import Connection, DatabaseError, is_busy, is_damage, is_not_a_database, reason_of
 from .dialect import SQLITE
 from .limits import LIMITS
 from .pauses import Pauses
@@ -117,6 +117,8 @@ def cannot_open(path: str, error: DatabaseError) -> CannotOpen:
         return CannotOpen(path, "another process keeps it locked", "Find out which one, or try again.")
     if is_not_a_database(error):
         return CannotOpen(path, "it is not an SQLite database", "Check the path; the file was left as it is.")
+    if is_damage(error):
+        return CannotOpen(path, f"it is damaged: {error}", "Restore a backup; the file was left as it was.")
     return CannotOpen(path, reason_of(error), "Check that the file and its folder can be read and written.")
 
 

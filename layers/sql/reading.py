@@ -72,17 +72,22 @@ def tail(connection: Connection, key: StoreKey, after: Revision) -> tuple[Commit
 
 
 def document(connection: Connection, key: StoreKey, at: Revision | None) -> Document | None:
+    """A ValueError says that the tip, which must be there, cannot be found."""
     with _snapshot(connection):
         row = connection.row(sql.HELD_STORE, key.name, key.id)
         if row is None:
             return None
         sid, instance, version, last_seq = row
-        if at is None:
-            if instance is None:
-                return None
-            at = Revision(to_text(instance), to_integer(version))
-        begin = _way_down(connection, to_integer(sid), at, at.instance_id == instance, optional_integer(last_seq))
-        return None if begin is None else _from_chain(connection, begin, at)
+        tip = None if instance is None else Revision(to_text(instance), to_integer(version))
+        if at is not None and at != tip:
+            begin = _way_down(connection, to_integer(sid), at, at.instance_id == instance, optional_integer(last_seq))
+            return None if begin is None else _from_chain(connection, begin, at)
+        if tip is None:
+            return None
+        found = _from_chain(connection, to_integer(last_seq), tip)
+        if found is None or found.seq != last_seq:
+            raise ValueError(f"the log does not lead to version {tip.version}")
+        return found
 
 
 def _way_down(connection: Connection, sid: int, at: Revision, current: bool, last_seq: int | None) -> int | None:
@@ -104,9 +109,13 @@ def _from_chain(connection: Connection, begin: int, at: Revision) -> Document | 
     if not chain or chain[0][1] != at.version:
         return None
     *patched, based = chain
-    (base,) = connection.rows(sql.BASE, to_integer(based[0]))[0]
+    if any(row[1] != at.version - behind for behind, row in enumerate(chain)):
+        raise ValueError("versions are missing from the log")
+    base = connection.row(sql.BASE, to_integer(based[0]))
+    if base is None:
+        raise ValueError("it has no base")
     patches = tuple(to_blob(patch) for _, _, _, patch in reversed(patched))
-    return Document(at, to_integer(chain[0][0]), to_blob(base), patches)
+    return Document(at, to_integer(chain[0][0]), to_blob(base[0]), patches)
 
 
 def stores(connection: Connection, name: str | None) -> tuple[StoreTip, ...]:

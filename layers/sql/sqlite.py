@@ -13,6 +13,7 @@ from os import PathLike
 from typing import TypeVar, final
 
 from ...core.batch import Batch, Commit, Document, Receipt
+from ...core.damage import Damaged, damaged_history, damaged_rows
 from ...core.model import Revision, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.run import RunRow, RunState
@@ -21,7 +22,7 @@ from ...services.clock import Clock
 from ...services.ledger import DueRuns, StoreTip, Verdict
 from . import reading
 from .committer import CommitMode, Committer
-from .connection import Connection, DatabaseError, is_busy, reason_of
+from .connection import Connection, DatabaseError, is_busy, is_damage, reason_of
 from .limits import LIMITS
 from .opening import Durability, connect_reader, connect_writer, open_file
 from .pauses import Pauses
@@ -100,13 +101,13 @@ class SqlLedger:
         return await self._read(lambda connection: reading.receipt(connection, self._sids, key, step))
 
     async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
-        return await self._read(lambda connection: reading.tip(connection, key))
+        return await self._read(lambda connection: reading.tip(connection, key), key)
 
     async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
-        return await self._read(lambda connection: reading.tail(connection, key, after))
+        return await self._read(lambda connection: reading.tail(connection, key, after), key)
 
     async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
-        return await self._read(lambda connection: reading.document(connection, key, at))
+        return await self._read(lambda connection: reading.document(connection, key, at), key, at)
 
     async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
         return await self._read(lambda connection: reading.stores(connection, name))
@@ -146,8 +147,13 @@ class SqlLedger:
 
     # --- its guards ---------------------------------------------------------
 
-    async def _read(self, query: Callable[[Connection], _T]) -> Outcome[_T, Unavailable]:
-        """Ask the file, again after a pause where it is locked: another process may just be opening or leaving it."""
+    async def _read(
+        self, query: Callable[[Connection], _T], key: StoreKey | None = None, at: Revision | None = None
+    ) -> Outcome[_T, Unavailable]:
+        """Ask the file, again after a pause where it is locked: another process may just be opening or leaving it.
+
+        Rows that are not as they were written are `Damaged`, naming the store and the revision that were asked for.
+        """
         pauses = self._pauses.until(LIMITS.busy_wait_s)
         while (refusal := self._refusal()) is None:
             try:
@@ -156,7 +162,10 @@ class SqlLedger:
             except DatabaseError as error:
                 pause = next(pauses, None) if is_busy(error) else None
                 if pause is None:
-                    return Failure(Unavailable(f"the database could not be read: {reason_of(error)}", "no"))
+                    failed = Damaged if is_damage(error) else Unavailable
+                    return Failure(failed(f"the database could not be read: {reason_of(error)}", "no"))
+            except (LookupError, TypeError, ValueError) as error:  # the rows made no sense to their reader
+                return Failure(_damaged(key, at, error))
             await asyncio.sleep(pause)
         return Failure(refusal)
 
@@ -169,3 +178,7 @@ class SqlLedger:
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("this ledger belongs to another event loop; build one for each loop")
         return None
+
+
+def _damaged(key: StoreKey | None, at: Revision | None, error: Exception) -> Damaged:
+    return damaged_rows(str(error)) if key is None else damaged_history(key, at, str(error))

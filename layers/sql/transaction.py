@@ -72,7 +72,7 @@ class Transaction:
             self._fail(group, f"nothing could be written: {reason_of(failed)}")
         elif len(group) > 1:
             yield from self._commit_apart(group)
-        elif isinstance(failed, DatabaseError):
+        elif isinstance(failed, DatabaseError | UnicodeDecodeError):  # or stored text that is none
             self._fail(group, f"the batch could not be written: {reason_of(failed)}")
         else:
             self.answers.append(failed)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import click
 
+from ....core.damage import read_document
 from ....core.model import InvalidState, Revision, StoreKey, StoreNotFound
 from ....core.outcome import Failure
-from ....core.patch import replay_json
 from ....services.ledger import Ledger, StoreTip
 from ....services.store import StoreDefinition
 from ...layer import get
@@ -147,4 +147,4 @@ async def _document(app: App, key: StoreKey, version: int | None) -> tuple[Revis
     found = None if at.version > tip.version else value_of(await ledger.document(key, at))
     if found is None:
         raise Problem("unknown_version", f"{key} has no version {version}: it is at version {tip.version}")
-    return found.revision, replay_json(found.base, found.patches) if found.patches else found.base
+    return found.revision, value_of(read_document(key, found))

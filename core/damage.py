@@ -1,0 +1,56 @@
+"""Damage: stored history that cannot be read as what was written. It does not pass by waiting, unlike its base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
+import msgspec
+
+from .batch import Document
+from .model import Revision, StoreKey, Unavailable
+from .outcome import Failure, Outcome, Success
+from .patch import replay_json
+
+__all__ = ["Damaged", "caught_up", "damaged_history", "damaged_rows", "read_document"]
+
+REMEDY = "restore a backup; `stepwell doctor` checks the file"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Damaged(Unavailable):
+    """What is stored is damaged: the same call fails for as long as nobody mends it. Nothing was changed."""
+
+
+def damaged_history(key: StoreKey, revision: Revision | None, why: str) -> Damaged:
+    """That the history of a store cannot be read, at that revision if it is known."""
+    place = "" if revision is None else f" at version {revision.version}"
+    return Damaged(f"the stored history of {key} is damaged{place}: {why}; {REMEDY}", "no")
+
+
+def damaged_rows(why: str) -> Damaged:
+    """That other rows of the database cannot be read."""
+    return Damaged(f"the database is damaged: {why}; {REMEDY}", "no")
+
+
+def read_document(key: StoreKey, document: Document) -> Outcome[bytes, Damaged]:
+    """The state that a stored document stands for, as JSON."""
+    if document.patches:
+        return caught_up(key, document.revision, document.base, document.patches)
+    try:
+        _ = msgspec.json.decode(document.base, type=msgspec.Raw)
+        _ = document.base.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Failure(damaged_history(key, document.revision, f"its base cannot be read ({error})"))
+    return Success(document.base)
+
+
+def caught_up(key: StoreKey, revision: Revision, json: bytes, patches: Iterable[bytes]) -> Outcome[bytes, Damaged]:
+    """The state at `revision`, to which the patches lead from the document `json`."""
+    try:
+        return Success(replay_json(json, patches))
+    except Exception as error:  # a garbled patch may name anything, and so meet any error on its way
+        why = f"its patches do not lead there ({type(error).__name__}: {error})"
+        return Failure(damaged_history(key, revision, why))
