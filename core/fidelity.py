@@ -86,7 +86,15 @@ def _is_alike(given: object, kept: object) -> bool:
         return _is_alike_in_class(given, kept)
     if type(given) is int and type(kept) is float:
         return given == kept
+    if kind_of(type(given)) is Kind.RECORD:
+        return _is_generic_of(type(given), type(kept))
     return kind_of(type(given)) is Kind.ATOM and isinstance(given, type(kept)) and bool(given == kept)
+
+
+def _is_generic_of(given: type[object], kept: type[object]) -> bool:
+    """Whether one is a generic model and the other that model of something: checkers take `Box(1)` for a `Box[int]`."""
+    metadata: dict[str, object] = getattr(kept, "__pydantic_generic_metadata__", {})
+    return metadata.get("origin") is given
 
 
 def _is_alike_in_class(given: object, kept: object) -> bool:

@@ -44,7 +44,7 @@ class TypedCodec:
     def write(self, value: object, what: str) -> bytes:
         """The JSON of a value, whether or not it would be read back as what it was."""
         try:
-            return self._serializer.to_json(value, by_alias=False, warnings=False)
+            return self._serializer.to_json(value, by_alias=False, round_trip=True, warnings=False)
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             path, part = _unwritable(value)
             place = what + place_in(value, path)
@@ -80,7 +80,11 @@ class TypedCodec:
                 f"{place} is a {given} and would come back as a {back}: "
                 f"name {given} in the union, and give its members a field that tells them apart"
             )
-        return f"{place} is a {given}, and its annotation says {back}: give a {back}, or annotate it as {given}"
+        says = self._annotation.__name__ if is_class(self._annotation) else self._annotation
+        return (
+            f"{place} is a {given}, and its annotation says {says}: it would come back as a {back}; "
+            f"give that, or annotate it as {given}"
+        )
 
 
 _DECLARE_KEYS = "keys come back as text; give text, or declare them, as in dict[int, str]"

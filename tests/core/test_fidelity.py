@@ -6,18 +6,20 @@ import enum
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from stepwell import Failure, Issue, Replace, Success
 from stepwell.core.change import decide_change
 from stepwell.core.codec import codec_of
 from stepwell.core.outcome import Outcome
 from stepwell.core.schema import StateSchema
+
+T = TypeVar("T")
 
 
 class Base(BaseModel):
@@ -79,6 +81,31 @@ class Held(BaseModel):
     ratio: float = 0.0
 
 
+class Crate(BaseModel, Generic[T]):
+    held: T
+
+
+class Whole(BaseModel):
+    """What it computes is not written, so it need not be read."""
+
+    model_config = ConfigDict(extra="forbid")
+    a: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> int:
+        return self.a * 2
+
+
+@dataclass
+class Late:
+    a: int
+    double: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.double = self.a * 2
+
+
 class Basket(BaseModel):
     items: list[Base] = []
     by_name: dict[str, Plain] = {}
@@ -118,7 +145,8 @@ ALTERED: list[tuple[object, object, str]] = [
     (Order, Order(id=1, anything=(1,)), "it.anything is a tuple"),
     (Shape, {"sides": 4, "name": "square"}, "it has the key 'name', which its type does not know"),
     (Shape, {}, "it is a dict, and its annotation says Shape: sides: Field required"),
-    (Sequence[int], (1, 2), "it is a tuple, and its annotation says"),
+    (Sequence[int], (1, 2), "it is a tuple, and its annotation says collections.abc.Sequence[int]: it would"),
+    (list[Crate[Base]], [Crate(held=Sub())], "it[0].held is a Sub and would come back as a Base"),
     (dict, {"when": AT}, "it['when'] is a datetime"),
     (dict, {5: "x"}, "it has the key 5"),
     (Mapping, {5: "x"}, "it has the key 5"),
@@ -150,6 +178,10 @@ KEPT: list[tuple[object, object]] = [
     (list[float], [1, 2]),
     (Plain, Plain("x")),
     (Sub | Base, Sub(extra=3)),
+    (Whole, Whole(a=2)),
+    (Crate[int], Crate(held=1)),
+    (list[Crate[Base]], [Crate(held=Base())]),
+    (Late, Late(2)),
     (Held, Held(data=b"\xff\x00", ratio=1)),
     (dict, {"a": [1, None, {"b": "c"}]}),
     (tuple, (1, "x", [None])),
