@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stepwell import AnyWorkflow, Ledger, Run, StepFailed, Success, workflow
 from stepwell.core.batch import Batch
 from stepwell.core.lease import LEASE_MS
+from stepwell.layers.driver.turnstile import SETTLE_TURNS
 
 from .engine_world import EngineWorld, Opened, Refusing, success, until
 from .store_world import append, chats, empty, ids_of
@@ -156,3 +158,46 @@ def test_every_replay_hands_results_over_in_the_order_of_the_record(
 async def test_a_late_branch_waits_for_no_result_that_comes_after_its_own(tmp_path: Path) -> None:
     """Fails where a branch counts as blocked before it has said which result it waits for."""
     await check([[("step", 9)], [("step", 0)], [("step", 4)]], [])
+
+
+SAME: Program = [[("step", 3), ("step", 0), ("step", 7)], [("step", 0), ("nested", 4), ("step", 1)], [("step", 9)] * 4]
+"""One function under many keys, side by side: each call may look like one that another branch has yet to ask for."""
+
+
+@pytest.mark.parametrize("applied", ANSWERS)
+async def test_no_call_of_unchanged_code_is_taken_for_a_renamed_one(applied: Literal["no", "unknown"]) -> None:
+    """Cut off at every commit, and where that was at an odd one, half as far on once more."""
+    for after in range(1, 22):
+        await check(SAME, [(after, applied)])
+        if after % 2:
+            await check(SAME, [(after, applied), (after // 2 + 1, applied)])
+
+
+async def test_code_that_waits_for_something_else_is_not_taken_for_changed_code() -> None:
+    """One branch comes to its recorded calls late, by turns of the loop, while another stands before a new one."""
+    logs: list[list[str]] = []
+
+    @workflow(name="late")
+    async def late(run: Run) -> None:
+        log: list[str] = []
+        logs.append(log)
+
+        async def branch(name: str, turns: int) -> None:
+            for n in range(3):
+                _ = await busy(turns)
+                await run.step(f"{name}.{n}", busy, 0)
+                log.append(f"{name}.{n}")
+
+        await run.gather(branch("quick", 0), branch("late", SETTLE_TURNS * 3))
+        await run.sleep("end", 60)
+
+    for after in range(2, 9):
+        world = EngineWorld("memory", Path())
+        cut = Cut(after, "no")
+        async with world.engine(late, around=cut.around) as app:
+            _ = success(await app.engine.start(late, id="r"))
+            await until(lambda cut=cut: cut.made)  # type: ignore[misc]
+        await world.clock.advance(LEASE_MS + 1)
+        async with world.engine(late) as app:
+            await app.waits_for("r", "'end'")
+        assert sorted(logs[-1]) == sorted(f"{name}.{n}" for name in ("quick", "late") for n in range(3))
