@@ -116,7 +116,9 @@ def layer_test() -> Layer[Ledger, Clock]:
 
     @provides
     async def recipe(clock: Clock) -> AsyncIterator[Ledger]:
-        yield MemoryLedger(clock)
+        ledger = MemoryLedger(clock)
+        yield ledger
+        ledger.close()
 
     return recipe
 

@@ -6,10 +6,11 @@ It judges by the same function as the durable hosts and numbers its changes as t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Final, TypeAlias, final
+from typing import Concatenate, Final, ParamSpec, TypeAlias, TypeVar, final
 
 from ...core.batch import (
     AlreadyApplied,
@@ -38,6 +39,14 @@ from ...services.clock import Clock
 from ...services.ledger import DueRuns, StoreTip, Verdict
 
 __all__ = ["MemoryLedger"]
+
+_P = ParamSpec("_P")
+_A = TypeVar("_A")
+
+Asking: TypeAlias = "Callable[Concatenate[MemoryLedger, _P], Coroutine[object, object, Outcome[_A, Unavailable]]]"
+"""A method that reads."""
+
+CLOSED: Final = Unavailable("the ledger is closed", "no")
 
 StoreWrite: TypeAlias = CreateStore | PatchStore | DeleteStore
 
@@ -84,6 +93,16 @@ class _Tables:
         return None if row is None else row.fence
 
 
+def _while_open(ask: Asking[_P, _A]) -> Asking[_P, _A]:
+    """The method, which is refused once the ledger is closed."""
+
+    @functools.wraps(ask)
+    async def guarded(ledger: MemoryLedger, *args: _P.args, **options: _P.kwargs) -> Outcome[_A, Unavailable]:
+        return Failure(CLOSED) if ledger.is_closed else await ask(ledger, *args, **options)
+
+    return guarded
+
+
 @final
 class MemoryLedger:
     """A ledger whose commits are steps of the event loop: each whole, in the order in which they were called."""
@@ -92,12 +111,23 @@ class MemoryLedger:
         self._clock = clock
         self._tables = _Tables()
         self._commits = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Every later call answers `Unavailable`."""
+        self._closed = True
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     async def commit(self, batch: Batch) -> Verdict:
         (verdict,) = await self.commit_all((batch,))
         return verdict
 
     async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        if self._closed:
+            return tuple(Failure(CLOSED) for _ in batches)
         try:
             await asyncio.sleep(0)  # as on every host, others commit between the plan and its judgement
         finally:  # a caller that is cancelled here withdraws nothing
@@ -105,12 +135,15 @@ class MemoryLedger:
             verdicts = tuple(self._judge_and_write(batch, refused) for batch in batches)
         return verdicts
 
+    @_while_open
     async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
         return Success(self._tables.receipt(key, step))
 
+    @_while_open
     async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
         return Success(self._tables.tip(key))
 
+    @_while_open
     async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
         tip = self._tables.tip(key)
         if tip is None or tip.instance_id != after.instance_id or tip.version < after.version:
@@ -124,6 +157,7 @@ class MemoryLedger:
             commits.append(Commit(change.write.revision, change.write.patch))
         return Success(None)
 
+    @_while_open
     async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
         wanted = self._tables.tip(key) if at is None else at
         found: int | None = None
@@ -138,6 +172,7 @@ class MemoryLedger:
                 patches.append(change.write.patch)
         return Success(None)
 
+    @_while_open
     async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
         tips = [
             StoreTip(key, held.tip, held.updated_at_ms)
@@ -146,9 +181,11 @@ class MemoryLedger:
         ]
         return Success(tuple(sorted(tips, key=lambda tip: (tip.key.name, tip.key.id))))
 
+    @_while_open
     async def run(self, run_id: str) -> Outcome[RunRow | None, Unavailable]:
         return Success(self._tables.runs.get(run_id))
 
+    @_while_open
     async def runs(
         self,
         *,
@@ -167,10 +204,12 @@ class MemoryLedger:
         chosen = [row for row in rows if state in (None, row.state) and workflow in (None, row.workflow)]
         return Success(tuple(chosen[:limit]))
 
+    @_while_open
     async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:
         rows = self._tables.steps.get(run_id, {}).values()
         return Success(tuple(sorted(rows, key=lambda row: (row.position is None, row.position or 0, row.key))))
 
+    @_while_open
     async def due(
         self, workflows: Sequence[str], now_ms: int, *, dead: Sequence[str] = (), limit: int = 256
     ) -> Outcome[DueRuns, Unavailable]:
@@ -181,16 +220,19 @@ class MemoryLedger:
         later = [int(at_ms) for at_ms in free_at.values() if at_ms > now_ms]
         return Success(DueRuns(tuple(rows[:limit]), min(later, default=None)))
 
+    @_while_open
     async def owners(self) -> Outcome[tuple[str, ...], Unavailable]:
         owners = {row.owner for row in self._tables.runs.values() if row.owner is not None and not row.ended}
         return Success(tuple(sorted(owners)))
 
+    @_while_open
     async def cancel_requests(self, owner: str) -> Outcome[tuple[str, ...], Unavailable]:
         rows = self._tables.runs.values()
         return Success(
             tuple(sorted(row.id for row in rows if row.owner == owner and row.cancel_requested and not row.ended))
         )
 
+    @_while_open
     async def changes(self) -> Outcome[int, Unavailable]:
         return Success(self._commits)
 

@@ -16,7 +16,7 @@ from stepwell.layers.layer import Layer, build, get
 from stepwell.services.clock import Clock, ManualClock
 from stepwell.services.ledger import Ledger
 
-from .ledger_batches import NOW_MS, ORDER, STEP, at, create
+from .ledger_batches import NOW_MS, ORDER, STEP, at, committed, create
 from .ledger_contract import LedgerContract
 
 
@@ -39,6 +39,30 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 class TestLedger(LedgerContract):
     pass
+
+
+@pytest.mark.parametrize("host", ["memory", "sqlite", "sqlite-inline"])
+async def test_a_ledger_that_was_released_says_so_whatever_it_is_asked(host: str, tmp_path: Path) -> None:
+    async with build(layer_of(host, tmp_path) | clock.layer_test(ManualClock(NOW_MS))) as built:
+        ledger = get(built.unwrap(), Ledger)
+        assert committed(await ledger.commit(create()))
+    answers = [
+        await ledger.commit(create()),
+        *await ledger.commit_all([create(), Batch()]),
+        await ledger.receipt(ORDER, STEP),
+        await ledger.tip(ORDER),
+        await ledger.tail(ORDER, at(0)),
+        await ledger.document(ORDER),
+        await ledger.stores(),
+        await ledger.run("run-1"),
+        await ledger.runs(),
+        await ledger.steps("run-1"),
+        await ledger.due(["fulfil"], NOW_MS),
+        await ledger.owners(),
+        await ledger.cancel_requests("host:1"),
+        await ledger.changes(),
+    ]
+    assert answers == [Failure(Unavailable("the ledger is closed", "no"))] * len(answers)
 
 
 async def test_no_ledger_says_so_whatever_it_is_asked() -> None:

@@ -64,6 +64,17 @@ async def naps(run: Run) -> str:
     return "rested"
 
 
+@pytest.mark.parametrize("path", ["memory:", "app.db"])
+async def test_an_application_that_has_ended_answers_unavailable(path: str, tmp_path: Path) -> None:
+    async with stepwell.open(path if path == "memory:" else tmp_path / path, workflows=[double]) as app:
+        handle = (await app.start(double, 4, id="r")).unwrap()
+        assert await handle.result() == Success(8)
+    closed = Unavailable("the ledger is closed", "no")
+    assert await app.start(double, 4, id="s") == Failure(closed)
+    assert await app.result("r") == Failure(closed)
+    assert await app.store(numbers, "a").get_or_create({"a": 1}) == Failure(closed)
+
+
 @workflow(name="test_open.double")
 async def another_of_that_name(run: Run) -> None: ...
 
