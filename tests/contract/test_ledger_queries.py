@@ -25,7 +25,7 @@ from .ledger_batches import ORDER, at, create, patch
         (statements.OWNERS, {"run_owner"}),
         (statements.CANCEL_REQUESTS, {"run_owner"}),
         (statements.RENEW_LEASES, {"run_owner"}),
-        (statements.select_runs(True, False, False), {"run_state"}),
+        (statements.select_runs(True, False, False, False), {"run_state"}),
         (statements.NEAREST_BASE, {"base_revision"}),
         (statements.INSTANCE_END, {"log_instance"}),
     ],
