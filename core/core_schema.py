@@ -9,7 +9,7 @@ and a test pins it.
 
 from __future__ import annotations
 
-from typing import Final, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic_core import CoreConfig, CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, to_json
@@ -37,18 +37,33 @@ _OPAQUE: Final = frozenset({"cls", "default", "default_factory", "expected", "fu
 """Entries of a schema that hold no schema."""
 
 
-def compile_schema(type_: object, *, finite: bool) -> tuple[SchemaValidator, SchemaSerializer]:
-    """The validator and the serializer of values of a type; TypeError with pydantic's reason if it does not take it."""
+class Compiled(NamedTuple):
+    """How values of a type are read from JSON, admitted from a caller, and written.
+
+    What is admitted has no keys that its TypedDict does not declare, since they would be lost. What is read may have:
+    an earlier form of the type declared more.
+    """
+
+    reader: SchemaValidator
+    admitter: SchemaValidator
+    writer: SchemaSerializer
+
+
+def compile_schema(type_: object, *, finite: bool) -> Compiled:
+    """What pydantic makes of a type; TypeError with its reason if it does not take it."""
     config = _FINITE if finite else _CONFIG
     try:
         adapter = _adapter_of(portable(type_))
         adapter.rebuild(raise_errors=True)  # nothing, unless its class has defer_build
-        schema = _Walk(config, finite).copy(adapter.core_schema)
+        walk = _Walk(config, finite)
+        schema = walk.copy(adapter.core_schema)
         assert _is_core_schema(schema)
-        return (
-            SchemaValidator(schema, config, _use_prebuilt=False),
-            SchemaSerializer(schema, config, _use_prebuilt=False),
-        )
+        reader = admitter = SchemaValidator(schema, config, _use_prebuilt=False)
+        if walk.open_dicts:
+            for typed_dict in walk.open_dicts:
+                typed_dict["extra_behavior"] = "forbid"
+            admitter = SchemaValidator(schema, config, _use_prebuilt=False)
+        return Compiled(reader, admitter, SchemaSerializer(schema, config, _use_prebuilt=False))
     except (PydanticUserError, SchemaError) as error:
         raise TypeError(f"{type_!r} cannot be kept as JSON: {error}") from error
 
@@ -75,6 +90,8 @@ class _Walk:
     def __init__(self, config: CoreConfig, finite: bool) -> None:
         self._config = config
         self._finite = finite
+        self.open_dicts: list[dict[str, object]] = []
+        """The copied schemas of TypedDicts that leave keys out that they do not declare."""
 
     def copy(self, node: object) -> object:
         """A copy of a schema, or of the dict or list of schemas in one."""
@@ -92,6 +109,8 @@ class _Walk:
             schema["config"] = {**config, **self._config}
         if kind in ("model", "dataclass"):
             schema["revalidate_instances"] = "always"
+        elif kind == "typed-dict" and schema.get("extra_behavior") in (None, "ignore"):
+            self.open_dicts.append(schema)
         elif kind in ("float", "decimal") and self._finite:
             schema["allow_inf_nan"] = False
         elif kind in ("set", "frozenset"):

@@ -61,12 +61,12 @@ class StateSchema(Generic[_T]):
     track the value. `key_types` are the types of keys that dicts of the type declare.
     """
 
-    __slots__ = ("_serializer", "_validator", "key_types", "type_")
+    __slots__ = ("_compiled", "key_types", "type_")
 
     def __init__(self, type_: TypeForm[_T]) -> None:
         self.type_: Final = type_
         self.key_types: Final = admit(type_)
-        self._validator, self._serializer = compile_schema(type_, finite=True)
+        self._compiled = compile_schema(type_, finite=True)
 
     def validate(self, value: object) -> Outcome[Valid[_T], Issues]:
         """The canonical state that `value` stands for, or all that is wrong with it, in order.
@@ -105,14 +105,14 @@ class StateSchema(Generic[_T]):
 
     def encode(self, state: _T) -> bytes:
         """The JSON document of a canonical state: equal bytes only for strictly equal states."""
-        return self._serializer.to_json(state, by_alias=False, round_trip=True, warnings=False)
+        return self._compiled.writer.to_json(state, by_alias=False, round_trip=True, warnings=False)
 
     def clone(self, state: _T) -> _T:
         """A private copy of a canonical state, to be handed out."""
         return _of_type(state, clone(state))
 
     def _read(self, json: bytes) -> _T:
-        state: _T = self._validator.validate_json(json, by_alias=False, by_name=True)
+        state: _T = self._compiled.reader.validate_json(json, by_alias=False, by_name=True)
         return state
 
     def _as_written(self, state: _T, written: Paths) -> Valid[_T] | None:
@@ -131,7 +131,7 @@ class StateSchema(Generic[_T]):
 
     def _canonical(self, value: object) -> Outcome[Valid[_T], Issues]:
         try:
-            state: _T = self._validator.validate_python(value, by_alias=False, by_name=True)
+            state: _T = self._compiled.admitter.validate_python(value, by_alias=False, by_name=True)
             json = self.encode(state)
             found = self._read(json)
             changed = diff(state, found)

@@ -27,7 +27,7 @@ class TypedCodec:
 
     def __init__(self, annotation: object, type_: object, *, is_union: bool) -> None:
         """`type_` is what pydantic is to make of the annotation."""
-        self._validator, self._serializer = compile_schema(type_, finite=False)
+        self._compiled = compile_schema(type_, finite=False)
         self._annotation = annotation
         self._is_union = is_union
 
@@ -44,7 +44,7 @@ class TypedCodec:
     def write(self, value: object, what: str) -> bytes:
         """The JSON of a value, whether or not it would be read back as what it was."""
         try:
-            return self._serializer.to_json(value, by_alias=False, round_trip=True, warnings=False)
+            return self._compiled.writer.to_json(value, by_alias=False, round_trip=True, warnings=False)
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             path, part = _unwritable(value)
             place = what + place_in(value, path)
@@ -57,7 +57,7 @@ class TypedCodec:
             raise TypeError(f"{what} does not fit its type: {_issues(error)}") from None
 
     def _read(self, data: bytes) -> object:
-        value: object = self._validator.validate_json(data, by_alias=False, by_name=True)
+        value: object = self._compiled.reader.validate_json(data, by_alias=False, by_name=True)
         return value
 
     def _misfit(self, value: object, what: str, error: ValidationError) -> str:

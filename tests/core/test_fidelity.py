@@ -274,3 +274,21 @@ def test_a_store_refuses_a_subclass_in_what_it_is_made_from() -> None:
 def test_a_store_takes_values_that_are_equal() -> None:
     for name, value in (("rank", True), ("ratio", 1), ("tone", Text("x")), ("ratio", Ratio(1.5))):
         assert isinstance(changed(set_(name, value)), Success)
+
+
+def test_a_store_refuses_a_key_that_its_typed_dict_does_not_declare() -> None:
+    class Before(TypedDict):
+        sides: int
+        colour: str
+
+    def add(shapes: list[Shape]) -> None:
+        untyped: Any = shapes[0]
+        untyped["name"] = "square"
+
+    schema = StateSchema(list[Shape])
+    valid = schema.validate([{"sides": 4}]).unwrap()
+    outcome = decide_change(schema, valid.state, valid.json, add)
+    assert [issue.path for issue in outcome.failure()] == [(0, "name")]
+    assert isinstance(schema.validate([{"sides": 4, "name": "square"}]), Failure)
+    written = StateSchema(list[Before]).validate([{"sides": 4, "colour": "red"}]).unwrap()
+    assert schema.decode(written.json) == Success([{"sides": 4}])  # a key that was declared once may be read
