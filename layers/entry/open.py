@@ -131,6 +131,11 @@ def admit_path(path: str | PathLike[str]) -> str:
         )
     if "\0" in where or not is_unicode(where):
         raise ValueError(f"{where!a} is no path of a database: it must be valid Unicode, without NUL")
+    scheme, colon, _ = where.partition("://")
+    if colon and scheme.isidentifier():
+        raise ValueError(f"{where!r} is an address; give the path of the SQLite file alone, or {MEMORY!r}")
+    if where == "memory" and not os.path.exists(where):
+        raise ValueError(f"for an application in memory write {MEMORY!r}; for a file of that name, './memory'")
     if where in ("", ":memory:"):
         raise ValueError(f"{where!r} is no path of a file; for an application in memory write {MEMORY!r}")
     return where

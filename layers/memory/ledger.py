@@ -6,11 +6,10 @@ It judges by the same function as the durable hosts and numbers its changes as t
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Concatenate, Final, ParamSpec, TypeAlias, TypeVar, final
+from typing import Final, TypeAlias, final
 
 from ...core.batch import (
     AlreadyApplied,
@@ -39,12 +38,6 @@ from ...services.clock import Clock
 from ...services.ledger import DueRuns, StoreTip, Verdict
 
 __all__ = ["MemoryLedger"]
-
-_P = ParamSpec("_P")
-_A = TypeVar("_A")
-
-Asking: TypeAlias = "Callable[Concatenate[MemoryLedger, _P], Coroutine[object, object, Outcome[_A, Unavailable]]]"
-"""A method that reads."""
 
 CLOSED: Final = Unavailable("the ledger is closed", "no")
 
@@ -93,16 +86,6 @@ class _Tables:
         return None if row is None else row.fence
 
 
-def _while_open(ask: Asking[_P, _A]) -> Asking[_P, _A]:
-    """The method, which is refused once the ledger is closed."""
-
-    @functools.wraps(ask)
-    async def guarded(ledger: MemoryLedger, *args: _P.args, **options: _P.kwargs) -> Outcome[_A, Unavailable]:
-        return Failure(CLOSED) if ledger.is_closed else await ask(ledger, *args, **options)
-
-    return guarded
-
-
 @final
 class MemoryLedger:
     """A ledger whose commits are steps of the event loop: each whole, in the order in which they were called."""
@@ -116,10 +99,6 @@ class MemoryLedger:
     def close(self) -> None:
         """Every later call answers `Unavailable`."""
         self._closed = True
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
 
     async def commit(self, batch: Batch) -> Verdict:
         (verdict,) = await self.commit_all((batch,))
@@ -135,16 +114,19 @@ class MemoryLedger:
             verdicts = tuple(self._judge_and_write(batch, refused) for batch in batches)
         return verdicts
 
-    @_while_open
     async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         return Success(self._tables.receipt(key, step))
 
-    @_while_open
     async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         return Success(self._tables.tip(key))
 
-    @_while_open
     async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         tip = self._tables.tip(key)
         if tip is None or tip.instance_id != after.instance_id or tip.version < after.version:
             return Success(None)
@@ -157,8 +139,9 @@ class MemoryLedger:
             commits.append(Commit(change.write.revision, change.write.patch))
         return Success(None)
 
-    @_while_open
     async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         wanted = self._tables.tip(key) if at is None else at
         found: int | None = None
         patches: list[bytes] = []
@@ -172,8 +155,9 @@ class MemoryLedger:
                 patches.append(change.write.patch)
         return Success(None)
 
-    @_while_open
     async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         tips = [
             StoreTip(key, held.tip, held.updated_at_ms)
             for key, held in self._tables.stores.items()
@@ -181,11 +165,11 @@ class MemoryLedger:
         ]
         return Success(tuple(sorted(tips, key=lambda tip: (tip.key.name, tip.key.id))))
 
-    @_while_open
     async def run(self, run_id: str) -> Outcome[RunRow | None, Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         return Success(self._tables.runs.get(run_id))
 
-    @_while_open
     async def runs(
         self,
         *,
@@ -195,6 +179,8 @@ class MemoryLedger:
         after: str | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         rows = list(self._tables.runs.values())
         if newest_first:
             rows.reverse()
@@ -204,15 +190,17 @@ class MemoryLedger:
         chosen = [row for row in rows if state in (None, row.state) and workflow in (None, row.workflow)]
         return Success(tuple(chosen[:limit]))
 
-    @_while_open
     async def steps(self, run_id: str) -> Outcome[tuple[StepRow, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         rows = self._tables.steps.get(run_id, {}).values()
         return Success(tuple(sorted(rows, key=lambda row: (row.position is None, row.position or 0, row.key))))
 
-    @_while_open
     async def due(
         self, workflows: Sequence[str], now_ms: int, *, dead: Sequence[str] = (), limit: int = 256
     ) -> Outcome[DueRuns, Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         claimable = [row for row in self._tables.runs.values() if row.workflow in workflows and row.state in CLAIMABLE]
         free_at = {row.id: _free_at_ms(row, dead) for row in claimable}
         rows = [row for row in claimable if free_at[row.id] <= now_ms]
@@ -220,20 +208,23 @@ class MemoryLedger:
         later = [int(at_ms) for at_ms in free_at.values() if at_ms > now_ms]
         return Success(DueRuns(tuple(rows[:limit]), min(later, default=None)))
 
-    @_while_open
     async def owners(self) -> Outcome[tuple[str, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         owners = {row.owner for row in self._tables.runs.values() if row.owner is not None and not row.ended}
         return Success(tuple(sorted(owners)))
 
-    @_while_open
     async def cancel_requests(self, owner: str) -> Outcome[tuple[str, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         rows = self._tables.runs.values()
         return Success(
             tuple(sorted(row.id for row in rows if row.owner == owner and row.cancel_requested and not row.ended))
         )
 
-    @_while_open
     async def changes(self) -> Outcome[int, Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
         return Success(self._commits)
 
     # --- one batch ----------------------------------------------------------

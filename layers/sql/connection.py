@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import final
 
 import apsw
@@ -55,12 +56,17 @@ HOST_ERRORS = (
 class Connection:
     """A connection in autocommit mode: transactions are begun and ended by the statements that it is given.
 
-    `vfs` names a layer between SQLite and the files, that has been registered with apsw.
+    `vfs` names a layer between SQLite and the files, that has been registered with apsw. With `frozen` the file is only
+    read, without its log, and nothing is made beside it: nobody may write to it meanwhile.
     """
 
-    def __init__(self, path: str, *, create: bool = False, vfs: str | None = None) -> None:
+    def __init__(self, path: str, *, create: bool = False, vfs: str | None = None, frozen: bool = False) -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        self._connection = apsw.Connection(path, flags, vfs, CACHED_STATEMENTS)
+        name = path
+        if frozen:
+            name = f"{Path(path).as_uri()}?immutable=1"
+            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        self._connection = apsw.Connection(name, flags, vfs, CACHED_STATEMENTS)
         self._cursor = self._connection.cursor()
         self._path = path
         self._file = _file_at(path)

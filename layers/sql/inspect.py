@@ -20,7 +20,7 @@ import apsw
 from ...services.ledger import CannotOpen
 from ..driver.owner import is_provably_dead
 from .connection import Connection, DatabaseError
-from .opening import admit_file, cannot_open, connect_writer
+from .opening import admit_file, cannot_open, connect_inspector, is_writable
 from .rows import Row, Value, to_integer, to_text
 from .schema import SCHEMA_VERSION
 from .statements import LIVE
@@ -36,6 +36,9 @@ OWNERS: Final = f"select owner, count(*) from run where {LIVE} and owner is not 
 MOUNTS: Final = Path("/proc/self/mountinfo")
 
 PAGE_BYTES: Final = 4096
+
+LOGGED_AT: Final = 18
+"""Where the header of an SQLite file has a 2 if it is written by way of a log."""
 
 SYNCS: Final = 50
 """How many syncs are timed: enough that a clock of whole milliseconds tells the mean to a fiftieth of one."""
@@ -112,7 +115,7 @@ def inspect(path: str | PathLike[str], now_ms: Callable[[], int]) -> Inspection:
     if not file.is_file():
         raise CannotOpen(str(path), "there is no such file", "Check the path.")
     try:
-        connection = connect_writer(str(file), "full")
+        connection = connect_inspector(str(file))
         try:
             _admit(connection, str(path))
             return _read(connection, file, now_ms)
@@ -134,8 +137,8 @@ def _read(connection: Connection, file: Path, now_ms: Callable[[], int]) -> Insp
         path=str(file),
         size_bytes=_size(file),
         wal_bytes=_size(file.with_name(f"{file.name}-wal")),
-        writable=not connection.read_only,
-        journal_mode=to_text(_one(connection, "pragma journal_mode")),
+        writable=not connection.read_only and is_writable(str(file)),
+        journal_mode=_journal_mode(connection, file),
         synchronous=to_integer(_one(connection, "pragma synchronous")),
         application_id=to_integer(_one(connection, "pragma application_id")),
         schema_version=to_integer(_one(connection, "pragma user_version")),
@@ -147,6 +150,13 @@ def _read(connection: Connection, file: Path, now_ms: Callable[[], int]) -> Insp
         owners=tuple(_owner(row) for row in connection.rows(OWNERS)),
         disk=_disk(file.parent, now_ms),
     )
+
+
+def _journal_mode(connection: Connection, file: Path) -> str:
+    """As the file itself says it: a connection that leaves out the log knows of none."""
+    with file.open("rb") as content:
+        header = content.read(LOGGED_AT + 1)
+    return "wal" if header[LOGGED_AT:] == b"\2" else to_text(_one(connection, "pragma journal_mode"))
 
 
 def _one(connection: Connection, sql: str) -> Value:

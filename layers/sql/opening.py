@@ -7,6 +7,7 @@ done. A file that is not ours is not touched.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable
 from os import PathLike
@@ -23,7 +24,16 @@ from .schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 
 _T = TypeVar("_T")
 
-__all__ = ["Durability", "admit_file", "cannot_open", "connect_reader", "connect_writer", "open_file"]
+__all__ = [
+    "Durability",
+    "admit_file",
+    "cannot_open",
+    "connect_inspector",
+    "connect_reader",
+    "connect_writer",
+    "is_writable",
+    "open_file",
+]
 
 Durability: TypeAlias = Literal["full", "normal"]
 """What a commit survives. "full": the loss of power, at the price of a sync for each group of commits; "normal": the
@@ -35,6 +45,9 @@ longer, since a log that is written over in place syncs twice as fast as one tha
 
 LOG_BYTES: Final = 64 * 1024 * 1024
 """What a log that one huge commit has made longer is cut to."""
+
+ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+"""How the address of something on the network begins. As a path it would make a folder of that name."""
 
 CACHE_KIB: Final = 16 * 1024
 """The page cache of the writer."""
@@ -60,12 +73,29 @@ def connect_writer(path: str, durability: Durability, vfs: str | None = None) ->
     return _patiently(path, lambda: _connect(path, pragmas, vfs))
 
 
+def connect_inspector(path: str) -> Connection:
+    """For looking only: as the writer where it can be written; otherwise nothing is made beside the file."""
+    frozen = not is_writable(path) and not _has_log(path)
+    return _patiently(path, lambda: _connect(path, ("synchronous = full",), frozen=frozen))
+
+
+def is_writable(path: str) -> bool:
+    """Whether the permissions allow this process to write to the file, and to its folder."""
+    return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
+
+
+def _has_log(path: str) -> bool:
+    """Whether there are commits that are not in the file itself yet."""
+    log = Path(f"{path}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
 def connect_reader(path: str) -> Connection:
     return _patiently(path, lambda: _connect(path, ("query_only = 1",)))
 
 
-def _connect(path: str, pragmas: Iterable[str], vfs: str | None = None) -> Connection:
-    connection = Connection(path, vfs=vfs)
+def _connect(path: str, pragmas: Iterable[str], vfs: str | None = None, *, frozen: bool = False) -> Connection:
+    connection = Connection(path, vfs=vfs, frozen=frozen)
     try:
         for pragma in pragmas:
             connection.run(f"pragma {pragma}")
@@ -97,6 +127,8 @@ def _admit_path(path: str | PathLike[str], create: bool) -> str:
         raise CannotOpen(name or "''", "that names no file", "Give a path; for a ledger in memory use layer_test().")
     if name.startswith("~"):
         raise CannotOpen(name, "'~' is not expanded here", "Use pathlib.Path(...).expanduser().")
+    if ADDRESS.match(name):
+        raise CannotOpen(name, "that is an address, not a path", "Give the path of the file alone.")
     file = Path(name).absolute()
     try:
         if file.is_dir():
@@ -125,7 +157,19 @@ def cannot_open(path: str, error: DatabaseError) -> CannotOpen:
 # --- the file ---------------------------------------------------------------
 
 
+def _admit_permissions(path: str) -> None:
+    """Before SQLite opens it, which would leave two files beside one that can only be read."""
+    if not os.path.exists(path):
+        return
+    if os.access(path, os.R_OK) and not os.access(path, os.W_OK):
+        raise CannotOpen(path, "it can only be read", "Make the file writable, or open a copy.")
+    if not is_writable(path) and os.access(path, os.R_OK):
+        reason = "nothing can be written to its folder, where SQLite keeps two more files while it is open"
+        raise CannotOpen(path, reason, "Make the folder writable, or open a copy elsewhere.")
+
+
 def _prepare(path: str, create: bool) -> None:
+    _admit_permissions(path)
     connection = Connection(path, create=create)
     try:
         version = admit_file(connection, path)

@@ -72,6 +72,13 @@ def test_a_name_of_no_file(path: str) -> None:
     assert refusal(path).reason == "that names no file"
 
 
+@pytest.mark.parametrize("path", ["sqlite:///app.db", "postgresql://localhost/app", "file://app.db"])
+def test_an_address(path: str, tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        assert refusal(path).reason == "that is an address, not a path"
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_home_that_is_not_expanded() -> None:
     assert "expanduser" in refusal("~/app.db").remedy
     assert not os.path.exists("~")
@@ -142,6 +149,7 @@ def test_a_file_that_may_only_be_read(shared: Path) -> None:
     path.chmod(0o444)
     shared.chmod(0o777)
     assert opened_by_a_stranger(path) == "it can only be read"
+    assert os.listdir(shared) == ["app.db"]
 
 
 def test_a_file_that_may_not_even_be_read(shared: Path) -> None:
@@ -155,6 +163,14 @@ def test_a_folder_that_may_not_be_written(shared: Path) -> None:
     shared.chmod(0o555)
     assert opened_by_a_stranger(shared / "app.db") != ""
     assert opened_by_a_stranger(shared / "deep" / "app.db") == "Permission denied"
+
+
+def test_a_file_in_a_folder_that_may_not_be_written(shared: Path) -> None:
+    path = shared / "app.db"
+    open_file(path, create=True)
+    path.chmod(0o666)
+    shared.chmod(0o555)
+    assert opened_by_a_stranger(path).startswith("nothing can be written to its folder")
 
 
 def test_a_socket(tmp_path: Path) -> None:

@@ -85,6 +85,24 @@ def test_a_file_that_can_only_be_read_is_told(shell: Shell, command: list[str]) 
     assert "stepwell.db: it can only be read. Make the file writable" in said.err
 
 
+@pytest.mark.skipif(os.geteuid() == 0 and which("setpriv") is None, reason="root may write everything")
+@pytest.mark.parametrize("closed", ["file", "folder", "both"])
+def test_doctor_looks_at_what_can_only_be_read_and_leaves_nothing_beside_it(shell: Shell, closed: str) -> None:
+    shell("run", f"{SHOP}:greet", "ann", "--id", "g")
+    before = sorted(os.listdir(shell.folder))
+    (shell.folder / "stepwell.db").chmod(0o644 if closed == "folder" else 0o444)
+    shell.folder.chmod(0o755 if closed == "file" else 0o555)
+    try:
+        said = shell.run_unprivileged("doctor", "--json")
+    finally:
+        shell.folder.chmod(0o755)
+    findings = {finding["name"]: finding for finding in said.json["findings"]}
+    assert said.error["wrong"] == ["database"]
+    assert findings["database"]["wrong"] == "it can only be read: make it and its folder writable"
+    assert (findings["runs"]["value"], findings["journal_mode"]["value"]) == ({"completed": 1}, "wal")
+    assert sorted(os.listdir(shell.folder)) == before
+
+
 @pytest.mark.parametrize("command", READING, ids=names(READING))
 def test_there_is_nothing_to_look_at_in_memory(shell: Shell, command: list[str]) -> None:
     said = shell(*command, "--db", "memory:")

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,23 @@ async def test_where_every_service_is_absent_nothing_is_pretended() -> None:
 
 
 # --- what cannot be opened ------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["sqlite:///app.db", "file://app.db", "mysql://localhost/app"])
+async def test_an_address_is_no_path(wrong: str, tmp_path: Path) -> None:
+    with chdir(tmp_path), pytest.raises(ValueError, match="is an address; give the path of the SQLite file alone"):
+        _ = stepwell.open(wrong)
+    assert os.listdir(tmp_path) == []
+
+
+async def test_memory_without_its_colon_is_taken_for_a_slip(tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        with pytest.raises(ValueError, match="for an application in memory write 'memory:'"):
+            _ = stepwell.open("memory")
+        async with stepwell.open("./memory"):
+            pass
+        async with stepwell.open("memory") as app:
+            assert await app.runs() == Success(())
 
 
 @pytest.mark.parametrize("wrong", ["postgresql://localhost/app", "postgres://localhost/app"])

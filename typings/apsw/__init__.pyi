@@ -11,7 +11,9 @@ Value: TypeAlias = int | float | str | bytes | None
 
 SQLITE_IOERR_WRITE: int
 SQLITE_OPEN_CREATE: int
+SQLITE_OPEN_READONLY: int
 SQLITE_OPEN_READWRITE: int
+SQLITE_OPEN_URI: int
 
 SQLITE_CONSTRAINT: int
 SQLITE_FULL: int

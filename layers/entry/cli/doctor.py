@@ -95,7 +95,9 @@ def _database(path: str) -> Iterator[Finding]:
     except CannotOpen as error:
         yield Finding("database", path, wrong=f"{error.reason}. {error.remedy}")
         return
-    yield Finding("database", found.path, wrong=None if found.writable else "it can only be read: make it writable")
+    yield Finding(
+        "database", found.path, wrong=None if found.writable else "it can only be read: make it and its folder writable"
+    )
     yield from _file(found)
     yield Finding("stores", found.stores)
     yield from _runs(found)
