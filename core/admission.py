@@ -17,7 +17,7 @@ import ipaddress
 import pathlib
 import typing
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import Final, NoReturn
 
 import pydantic
@@ -91,6 +91,8 @@ class _Walk:
 
     def visit(self, type_: object, place: str) -> None:
         bare = strip(type_)
+        if not isinstance(bare.type, Hashable):
+            _refuse(place, repr(type_), "it is a value and no type; write list[int], or dict[str, int]")
         if bare.unfit:
             _refuse(place, bare.unfit, "what it writes may not be what is read back; leave it out")
         if bare.type in LEAVES or bare.is_json_value:

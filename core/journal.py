@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from .model import guarded
+
 __all__ = ["Entry", "Projection", "Source"]
 
 _S = TypeVar("_S")
@@ -41,6 +43,7 @@ class Entry:
     meta: Mapping[str, object] | None
 
 
+@guarded
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[_S]):
     """How entries become a state: what there is before the first one, and what each of them does to it."""

@@ -114,7 +114,7 @@ class StepId:
 # --- states that are handed out ---------------------------------------------
 
 
-def _guarded(type_: type[_C]) -> type[_C]:
+def guarded(type_: type[_C]) -> type[_C]:
     """The frozen class, whose values refuse every attribute alike.
 
     `dataclass` ties its guard to the class as it was before it had slots. On Python 3.11 and 3.12 that guard breaks
@@ -148,7 +148,7 @@ class _Lazy:
             return value
 
 
-@_guarded
+@guarded
 @dataclass(frozen=True, slots=True)
 class Snapshot(_Lazy, Generic[_T_co]):
     """A store's state as it was at `revision`."""
@@ -165,7 +165,7 @@ class Snapshot(_Lazy, Generic[_T_co]):
         return self.revision.version
 
 
-@_guarded
+@guarded
 @dataclass(frozen=True, slots=True)
 class Updated(_Lazy, Generic[_T_co]):
     """An update was committed: the state at `revision`, and the version before it."""
@@ -200,7 +200,7 @@ def updated_of(make: Callable[[], _T], previous_version: int, revision: Revision
     return made
 
 
-@_guarded
+@guarded
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[_T_co]):
     """What a selector found and a claim made the caller's own, committed as `revision`."""
@@ -214,7 +214,7 @@ class Deleted:
     """The store was deleted at the revision that was expected."""
 
 
-@_guarded
+@guarded
 @dataclass(frozen=True, slots=True)
 class Replace(Generic[_T_co]):
     """What an updater returns to replace the whole state by `value`."""

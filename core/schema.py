@@ -136,7 +136,7 @@ class StateSchema(Generic[_T]):
             found = self._read(json)
             changed = diff(state, found)
         except ValidationError as error:
-            return Failure(_issues_of(error, value))
+            return Failure(_unreadable(value) if _is_of_json(error) else _issues_of(error, value))
         except RecursionError:
             return Failure((Issue((), "the value is nested too deeply to be stored"),))
         except PydanticSerializationError as error:
@@ -148,6 +148,29 @@ class StateSchema(Generic[_T]):
         return Success(Valid(found, json))
 
 
+def _is_of_json(error: ValidationError) -> bool:
+    """Whether the document that was just written cannot be read at all, whatever the type asks for."""
+    errors = error.errors(include_url=False, include_input=False)
+    return any(each["type"] == "json_invalid" and not each["loc"] for each in errors)
+
+
+def _unreadable(value: object) -> Issues:
+    """Why the JSON of a value cannot be read: JSON sets a limit to the digits of a number, and to nesting."""
+    long = tuple(Issue(path, _TOO_LONG) for path in _long_numbers(value, ()))
+    return long or (Issue((), "the value is nested too deeply to be stored"),)
+
+
+def _long_numbers(value: object, path: Path) -> Iterator[Path]:
+    if isinstance(value, int) and value.bit_length() > LONGEST_BITS:
+        yield path
+    for segments, part in items_of(value):
+        yield from _long_numbers(part, (*path, *segments))
+
+
+LONGEST_BITS: Final = 14_283
+"""A whole number of more bits may have more than 4,300 digits, which the parser of JSON refuses."""
+
+_TOO_LONG: Final = "a whole number of more than 4,300 digits cannot be stored; store its text"
 _NOT_UNICODE: Final = "the text holds half of a surrogate pair, which is not valid Unicode"
 _UNSTABLE: Final = "it would be read back as another value: a validator must give back unchanged what it gave before"
 

@@ -96,6 +96,7 @@ class Layer(Gives[_Out, _Need_co], Generic[_Out, _Need_co]):
 
     def __or__(self, other: Layer[_B, _N], /) -> Layer[_Out | _B, _Need_co | _N]:
         """The services of both, each free to need any other's. Two recipes for one service are a ValueError."""
+        _admit(other, "|")
         both = {service for service, node in other.nodes.items() if self.nodes.get(service, node) != node}
         if both:
             raise ValueError(f"both layers give {_listed(both)}: join one of them, or replace one by `override`")
@@ -106,6 +107,7 @@ class Layer(Gives[_Out, _Need_co], Generic[_Out, _Need_co]):
 
         A service that this layer does not give is a ValueError. What `provide` has hidden is not reached.
         """
+        _admit(other, "override()")
         unknown = other.nodes.keys() - self.nodes.keys()
         if unknown:
             raise ValueError(f"nothing to override: {_listed(unknown)} is not given by {self!r}; join it by `|`")
@@ -155,6 +157,13 @@ def provides(make: Callable[..., Makes[_T]]) -> Layer[_T, object]:
     """The layer of one recipe, an annotated function as `layers/recipe.py` says. Each call is another recipe."""
     recipe = read_recipe(make)
     return Layer({recipe.service: Node(recipe.service, recipe, recipe.needs)})
+
+
+def _admit(other: object, call: str) -> None:
+    """No checker need have seen what is joined."""
+    if not isinstance(other, Gives):
+        given = "a function: is `@provides` missing?" if callable(other) else repr(other)
+        raise TypeError(f"{call} joins layers, not {given}")
 
 
 def _listed(services: Mapping[object, object] | set[object]) -> str:

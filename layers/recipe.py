@@ -14,6 +14,7 @@ from functools import partial
 from types import FunctionType, UnionType
 from typing import Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from ..core.kind import is_a
 from ..core.outcome import Failure, Outcome, Success
 from ..core.wiring import named
 
@@ -70,6 +71,9 @@ class Recipe:
             service = next(made, _END)
             if service is not _END:
                 scope.push(partial(self._release, made))
+        elif not is_a(made, Awaitable):
+            forms = "be a generator that yields it, or a coroutine that returns an Outcome"
+            raise TypeError(f"the recipe of {named(self.service)} gave a {type(made).__name__}; it must {forms}")
         else:
             outcome = await made
             self._admit(outcome)
@@ -105,6 +109,8 @@ class Recipe:
 def read_recipe(make: Callable[..., Makes[object]]) -> Recipe:
     """The recipe that `make` is; a TypeError says which annotation is missing or cannot be understood."""
     name = getattr(make, "__qualname__", repr(make))
+    if not callable(make):
+        raise TypeError(f"provides() takes an annotated function, not {name}")
     try:
         hints: dict[str, object] = get_type_hints(make, localns=_names_around(make))
     except NameError as error:

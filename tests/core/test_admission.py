@@ -349,3 +349,9 @@ def test_encoders_of_a_model_are_refused_like_serializers() -> None:
         type_ = pydantic.create_model("Timed", __config__=ConfigDict(json_encoders={dt.date: str}), at=dt.date)
     with pytest.raises(TypeError, match="Timed cannot be stored: its json_encoders"):
         admit(type_)
+
+
+@pytest.mark.parametrize("value", [[int], {"a": int}, {int}])
+def test_a_value_in_place_of_a_type_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"cannot be stored: it is a value and no type; write list\[int\]"):
+        admit(value)

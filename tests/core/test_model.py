@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
+from stepwell.core.journal import Entry, Projection
 from stepwell.core.model import Replace, Revision, Snapshot, Taken, Updated
 
 AT = Revision("i", 1)
+
+
+def count(state: int, entry: Entry) -> int:
+    return state + 1
 
 
 @pytest.mark.parametrize(
@@ -23,6 +28,7 @@ AT = Revision("i", 1)
         pytest.param(lambda: Snapshot[int](1, AT), Snapshot(1, AT), id="Snapshot"),
         pytest.param(lambda: Updated[int](1, 0, AT), Updated(1, 0, AT), id="Updated"),
         pytest.param(lambda: Taken[int](1, AT), Taken(1, AT), id="Taken"),
+        pytest.param(lambda: Projection[int](int, count), Projection(int, count), id="Projection"),
     ],
 )
 def test_a_value_is_made_with_its_type_argument_or_without_and_is_frozen(

@@ -365,3 +365,19 @@ def test_a_dataclass_is_handed_out_with_what_it_made_of_its_fields() -> None:
     assert vars(handed_out[0]) == {"names": ["a", "b"], "places": {"a": 0, "b": 1}}
     handed_out[0].places.clear()
     assert state[0].places == {"a": 0, "b": 1}
+
+
+class Tree(BaseModel):
+    parts: list[Tree] = []
+
+
+def test_what_json_cannot_hold_is_told_with_its_place() -> None:
+    numbers = StateSchema(dict[str, list[int]])
+    assert isinstance(numbers.validate({"a": [1, 10**4299]}), Success)
+    assert numbers.validate({"a": [1, -(10**5000)]}) == Failure(
+        (Issue(("a", 1), "a whole number of more than 4,300 digits cannot be stored; store its text"),)
+    )
+    tree = Tree()
+    for _ in range(120):
+        tree = Tree(parts=[tree])
+    assert StateSchema(Tree).validate(tree) == Failure((Issue((), "the value is nested too deeply to be stored"),))
