@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from .step import Decision, Mode, StepRow, decide_step, mismatch
 
@@ -17,6 +17,10 @@ __all__ = ["STEPS", "Asked", "History", "Refused"]
 
 STEPS = 50_000
 """How many durable calls a run may record."""
+
+
+READS: Final = frozenset({"store.get", "store.select"})
+"""Calls that change nothing and take no time: one that is made anew under another key does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,8 @@ class History:
                 self._dropped.add(row.key)
             else:
                 self._rows[row.key] = row
-        self._unasked = Counter((row.kind, row.target) for row in self._rows.values())
+        alike = (row for row in self._rows.values() if row.kind not in READS)
+        self._unasked = Counter((row.kind, row.target) for row in alike)
         self._asked: dict[str, str] = {}
         self._new: list[str] = []
         self._position = max((row.position or 0 for row in self._rows.values()), default=0)
@@ -89,7 +94,7 @@ class History:
         return Asked(decide_step(row, mode), row)
 
     def has_like(self, kind: str, target: str) -> bool:
-        """Whether a call of this kind on this target is recorded that nobody has asked for."""
+        """Whether a call of this kind on this target is recorded that nobody has asked for; reads do not count."""
         return self._unasked[kind, target] > 0
 
     def like(self, kind: str, target: str) -> StepRow:

@@ -104,3 +104,12 @@ def test_a_run_records_so_many_calls_and_no_more() -> None:
     assert "'one more'" in answer.problem
     assert isinstance(full.ask("k0", "step", "f"), Asked)
     assert isinstance(History(replace(row, key=f"k{n}") for n in range(STEPS - 1)).ask("last", "step", "f"), Asked)
+
+
+def test_a_read_that_was_recorded_is_no_reason_to_hold_another_back() -> None:
+    row = StepRow(
+        run_id="r", key="look", kind="store.get", target="orders/o", status="done", recorded_at_ms=0, position=1
+    )
+    assert not History([row]).has_like("store.get", "orders/o")
+    change = replace(row, kind="store.update")
+    assert History([change]).has_like("store.update", "orders/o")
