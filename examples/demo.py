@@ -188,7 +188,7 @@ async def demo(options: Options, console: Console) -> int:
     ordered = select(options.root, options.out, options.limit)
     if not ordered:
         raise DemoFailed(f"there is no text file to review in {options.root}")
-    options.out.mkdir(parents=True, exist_ok=True)
+    make_folder(options.out)
     screen = Screen(console, STAGES)
     screen.say(f"{len(ordered)} files of {options.root}")
     async with stepwell.open(options.database, drive=False) as app:
@@ -197,6 +197,13 @@ async def demo(options: Options, console: Console) -> int:
     for problem in problems:
         console.print(f"wrong: {problem}", style="bold red", markup=False, soft_wrap=True)
     return 1 if problems else 0
+
+
+def make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DemoFailed(f"the results cannot be kept in {out}: {error.strerror}") from None
 
 
 def importable(folder: Path) -> dict[str, str]:

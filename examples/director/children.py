@@ -1,10 +1,11 @@
-"""Processes that the director starts, and always ends."""
+"""Processes that the director starts, and that end with it, even where it is killed."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,7 @@ class Child:
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                argv,
+                [sys.executable, "-m", "director.tether", str(os.getpid()), *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

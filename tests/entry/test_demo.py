@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -142,3 +145,34 @@ def test_a_folder_without_text_is_told(tmp_path: Path) -> None:
     assert ended.code == 1
     assert "there is no text file to review" in ended.text
     assert not (tmp_path / "out").exists()
+
+
+def test_results_that_cannot_be_kept_are_told(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    refused = play(make_tree(tmp_path), tmp_path / "out")
+    assert refused.code == 1
+    assert refused.text.startswith("the demo failed: the results cannot be kept in")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_director_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        str(ROOT / "examples" / "demo.py"),
+        str(make_tree(tmp_path)),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as director:
+        assert director.stdout is not None
+        found = dict[str, str]()
+        while len(found) < 2:
+            line = director.stdout.readline()
+            assert line
+            found |= re.findall(r"started the (worker|reviewer), process (\d+)", line)
+        watched = [os.pidfd_open(int(pid)) for pid in found.values()]
+        director.send_signal(signal.SIGKILL)
+    for process in watched:
+        assert select.select([process], [], [], 30)[0] == [process]
+        os.close(process)
