@@ -98,7 +98,8 @@ class SqlLedger:
         return tuple(verdicts)
 
     async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
-        return await self._read(lambda connection: reading.receipt(connection, self._sids, key, step))
+        # The write that follows checks the file.
+        return await self._read(lambda connection: reading.receipt(connection, self._sids, key, step), check_file=False)
 
     async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
         return await self._read(lambda connection: reading.tip(connection, key), key)
@@ -148,7 +149,12 @@ class SqlLedger:
     # --- its guards ---------------------------------------------------------
 
     async def _read(
-        self, query: Callable[[Connection], _T], key: StoreKey | None = None, at: Revision | None = None
+        self,
+        query: Callable[[Connection], _T],
+        key: StoreKey | None = None,
+        at: Revision | None = None,
+        *,
+        check_file: bool = True,
     ) -> Outcome[_T, Unavailable]:
         """Ask the file, again after a pause where it is locked: another process may just be opening or leaving it.
 
@@ -157,7 +163,8 @@ class SqlLedger:
         pauses = self._pauses.until(LIMITS.busy_wait_s)
         while (refusal := self._refusal()) is None:
             try:
-                self._reader.check_file()
+                if check_file:
+                    self._reader.check_file()
                 return Success(query(self._reader))
             except DatabaseError as error:
                 pause = next(pauses, None) if is_busy(error) else None

@@ -10,6 +10,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, final
 
+from .bell import Bell
 from .transaction import Transaction
 from .writer import Writer
 
@@ -25,6 +26,7 @@ class WriterThread:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
         self._loop = loop
+        self._bell = Bell(loop)
         self._writer = writer
         writer.keeps_turn = True  # which is safe here, where no other code delays the moment of giving it up
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -40,7 +42,7 @@ class WriterThread:
                 for pause in transaction.run():
                     time.sleep(pause)
             finally:
-                self._tell(committed)
+                self._bell.tell(committed)
 
         self._work.put(work)
 
@@ -48,6 +50,7 @@ class WriterThread:
         """Do what was handed over, close the writer, and end."""
         self._work.put(None)
         self._thread.join()
+        self._bell.close()
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
@@ -55,7 +58,7 @@ class WriterThread:
                 work()
             except BaseException as error:  # whatever it is, the groups after it are to be answered
                 context = {"message": "a commit was cut short", "exception": error}
-                self._tell(partial(self._loop.call_exception_handler, context))
+                self._bell.tell(partial(self._loop.call_exception_handler, context))
         self._writer.close()
 
     def _next(self) -> Callable[[], None] | None:
@@ -65,9 +68,3 @@ class WriterThread:
             except Empty:
                 self._writer.give_up_turn()
         return self._work.get()
-
-    def _tell(self, what: Callable[[], None]) -> None:
-        try:
-            self._loop.call_soon_threadsafe(what)
-        except RuntimeError:
-            return  # the loop is closed: nobody is left to be told
