@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import os
 import signal
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -171,7 +172,8 @@ def in_words(counts: Counter[str]) -> str:
 
 def tell_where(options: Options, screen: Screen) -> None:
     screen.tell("report", f"{options.out / 'report.html'} (and report.md)")
-    screen.tell("look around", f"{Path(sys.executable).parent / 'stepwell'} --db {options.database} runs")
+    command = [str(Path(sys.executable).parent / "stepwell"), "--db", str(options.database), "runs"]
+    screen.tell("look around", shlex.join(command))
 
 
 def wrong_in(proof: Proof) -> list[str]:

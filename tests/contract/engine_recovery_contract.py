@@ -239,10 +239,13 @@ class EngineRecoveryContract:
     async def test_overdue_timers_fire_in_the_order_of_their_deadlines(self, world: EngineWorld) -> None:
         woken: list[int] = []
 
+        async def note(seconds: int) -> None:  # on the loop: threads would race each other
+            woken.append(seconds)
+
         @workflow
         async def napping(run: Run, seconds: int) -> None:
             await run.sleep("nap", seconds)
-            await run.step("note", woken.append, seconds)
+            await run.step("note", note, seconds)
 
         naps = [7, 3, 9, 1, 5]
         async with world.engine(napping) as app:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -227,7 +228,7 @@ def test_ctrl_c_sets_the_run_aside_and_says_how_to_go_on(shell: Shell) -> None:
         interrupt_when_waiting(shell, process.pid, "w")
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert f"stepwell --db stepwell.db run {SHOP}:waits --id w" in err
+    assert f"stepwell --db stepwell.db run {shlex.quote(f'{SHOP}:waits')} --id w" in err
     assert "Traceback" not in err
     shown = shell("show", "w", "--json").json
     assert (shown["state"], shown["owner"], shown["waiting_on"]) == ("waiting", None, "sleep 'long'")
