@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 import shlex
+import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
