@@ -9,10 +9,8 @@ time, dice and the outside world belong in steps.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -25,7 +23,6 @@ from ..core.model import (
     Deleted,
     InvalidState,
     ReceiptMismatch,
-    RecordedError,
     Revision,
     Snapshot,
     StoreNotFound,
@@ -37,20 +34,10 @@ from ..core.outcome import Outcome
 from ..core.retry import NO_RETRY, Retry
 from ..core.step import Mode
 from .clock import span_ms
+from .step import STEP, NotReplaySafe
 from .store import Initial, StoreDefinition, Updater, admit_definition, admit_revision
 
-__all__ = [
-    "Driver",
-    "DuplicateKey",
-    "NotReplaySafe",
-    "Run",
-    "RunStore",
-    "StepContext",
-    "StepFailed",
-    "Suspended",
-    "Timeout",
-    "current_step",
-]
+__all__ = ["Driver", "DurableCall", "Run", "RunStore", "StepCall", "StoreCalls", "Timeout"]
 
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
@@ -64,72 +51,6 @@ _T5 = TypeVar("_T5")
 
 Timeout: TypeAlias = timedelta | float | None
 """How long, in seconds or as a timedelta; None is without end."""
-
-
-# --- what can go wrong in a workflow ----------------------------------------
-
-
-class StepFailed(Exception):
-    """A step has failed for good: its recorded error, in the first run and in every replay.
-
-    `kind` is "error" if the function raised, "timed_out" if it took too long, "too_large" if its result is over the
-    limit, and "unknown" if an at-most-once step was cut off by a crash, so that nobody knows whether it happened.
-    """
-
-    def __init__(self, error: RecordedError, *, key: str = "", kind: str = "error") -> None:
-        super().__init__(f"step {key!r} failed: {error.type}: {error.message}")
-        self.error = error
-        self.key = key
-        self.kind = kind
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, StepFailed):
-            return NotImplemented
-        return (self.error, self.key, self.kind) == (other.error, other.key, other.kind)
-
-    def __hash__(self) -> int:
-        return hash((self.error, self.key, self.kind))
-
-
-class NotReplaySafe(Exception):
-    """A durable call that could not be replayed in the same order: it is refused, and nothing was done."""
-
-
-class DuplicateKey(Exception):
-    """A key that the run has used already; it is refused, and nothing was done."""
-
-
-class Suspended(BaseException):
-    """The run is set aside: nothing more of it is recorded here. Let it pass; `except Exception` does."""
-
-
-# --- inside a step ----------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class StepContext:
-    """Which step a function is being executed as. `attempt` counts from 1."""
-
-    run_id: str
-    key: str
-    attempt: int
-
-    @property
-    def idempotency_key(self) -> str:
-        """The same 32 hexadecimal digits at every attempt of this step, in every process, and of no other step."""
-        return hashlib.sha256(f"{self.run_id}\0{self.key}".encode()).hexdigest()[:32]
-
-
-STEP: ContextVar[StepContext | None] = ContextVar("stepwell_step", default=None)
-
-
-def current_step() -> StepContext:
-    """The step as which the calling function is being executed; a RuntimeError outside of one."""
-    context = STEP.get()
-    if context is None:
-        raise RuntimeError("current_step() tells about the step that is being executed, and this is none")
-    return context
 
 
 # --- the encoded face -------------------------------------------------------

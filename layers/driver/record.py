@@ -20,7 +20,7 @@ from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
 from ...core.step import Mode, StepRow, renamed
 from ...services.clock import Clock
 from ...services.ledger import Ledger
-from ...services.run import DuplicateKey, NotReplaySafe, StepFailed, Suspended
+from ...services.step import DuplicateKey, NotReplaySafe, StepFailed, Suspended
 from .cancellation import Cancellation
 from .catch_up import PATIENCE_MS, CatchUp
 from .pause import Pauses

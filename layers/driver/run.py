@@ -21,7 +21,8 @@ from ...core.step import StepRow
 from ...services.clock import Clock
 from ...services.ids import Ids
 from ...services.ledger import Ledger
-from ...services.run import DurableCall, NotReplaySafe, Run, StepCall, StepFailed, StoreCalls, Suspended
+from ...services.run import DurableCall, Run, StepCall, StoreCalls
+from ...services.step import NotReplaySafe, StepFailed, Suspended
 from ...services.store import Store
 from ...services.workflow import AnyWorkflow
 from .execution import Pool, as_recorded

@@ -13,7 +13,8 @@ from ...core.model import RecordedError, StepId
 from ...core.outcome import Failure
 from ...core.retry import pause_ms
 from ...core.step import StepRow
-from ...services.run import StepCall, StepContext, StepFailed, Suspended
+from ...services.run import StepCall
+from ...services.step import StepContext, StepFailed, Suspended
 from .execution import Pool, as_recorded, text_of
 from .record import RunRecord
 

@@ -42,7 +42,7 @@ from ...core.step import Pin, StepRow
 from ...core.store_outcome import Named, StoreFailure, read_outcome, write_outcome
 from ...services.ids import Ids
 from ...services.ledger import Ledger
-from ...services.run import Suspended
+from ...services.step import Suspended
 from ...services.store import Initial, Joinable, Store, StoreDefinition, Updater, resolve_initial
 from .execution import as_recorded
 from .pause import Pauses

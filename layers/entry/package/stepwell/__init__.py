@@ -53,16 +53,8 @@ if TYPE_CHECKING:
     from stepwell.services.engine import Engine, RunCancelled, RunFailed, RunHandle, RunMismatch, RunNotFound, RunStatus
     from stepwell.services.ids import Ids
     from stepwell.services.ledger import AlreadyApplied, Committed, Fenced, Ledger
-    from stepwell.services.run import (
-        DuplicateKey,
-        NotReplaySafe,
-        Run,
-        RunStore,
-        StepContext,
-        StepFailed,
-        Suspended,
-        current_step,
-    )
+    from stepwell.services.run import Run, RunStore
+    from stepwell.services.step import DuplicateKey, NotReplaySafe, StepContext, StepFailed, Suspended, current_step
     from stepwell.services.store import Store, StoreDefinition, StoreHandle, define_store
     from stepwell.services.workflow import AnyWorkflow, Workflow, WorkflowCall, workflow
 
@@ -161,7 +153,8 @@ _NAMES = {
     "services.engine": "Engine RunCancelled RunFailed RunHandle RunMismatch RunNotFound RunStatus",
     "services.ids": "Ids",
     "services.ledger": "AlreadyApplied Committed Fenced Ledger",
-    "services.run": "DuplicateKey NotReplaySafe Run RunStore StepContext StepFailed Suspended current_step",
+    "services.run": "Run RunStore",
+    "services.step": "DuplicateKey NotReplaySafe StepContext StepFailed Suspended current_step",
     "services.store": "Store StoreDefinition StoreHandle define_store",
     "services.workflow": "AnyWorkflow Workflow WorkflowCall workflow",
 }
