@@ -27,7 +27,7 @@ from .drafts import dicts, lists, record_faces, sets, tuples
 from .drafts.faces import child_of, node_of
 from .drafts.intake import plain
 from .drafts.node import Context, DraftEnded, Root
-from .kind import ATOMS
+from .kind import ATOMS, stands_for
 from .model import Paths, Replace
 from .patch import Patch, between
 from .paths import diff
@@ -76,20 +76,15 @@ def run(
     context = Context(key_types)
     root = Root(state, None, None, context)
     try:
-        draft: _T = _as(state, state if type(state) in ATOMS else child_of(root, None, state))
+        draft: _T = stands_for(state, state if type(state) in ATOMS else child_of(root, None, state))
         returned = updater(draft)
         if returned is None:
-            return Drafted(_as(state, root.value()), root.changed_paths())
+            return Drafted(stands_for(state, root.value()), root.changed_paths())
         if _is_replace(returned):
-            return Drafted(_as(state, plain(returned.value, root)), None)
+            return Drafted(stands_for(state, plain(returned.value, root)), None)
     finally:
         context.end()
     raise TypeError(_complaint(updater, returned))
-
-
-def _as(like: _T, value: object) -> _T:
-    """`value`, which stands for a state like `like`: a draft passes for what it is a draft of."""
-    return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 
 def _is_replace(returned: object) -> TypeGuard[Replace[object]]:

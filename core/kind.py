@@ -16,7 +16,7 @@ import pathlib
 import uuid
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import Final, TypeGuard
+from typing import Final, TypeGuard, TypeVar
 
 from pydantic import AnyUrl, BaseModel
 
@@ -38,7 +38,10 @@ __all__ = [
     "key_text",
     "kind_of",
     "make_tuple",
+    "stands_for",
 ]
+
+_T = TypeVar("_T")
 
 ATOMS: Final[set[type[object]]] = {
     *(int, str, float, bool, type(None), bytes, complex),
@@ -176,3 +179,8 @@ def make_tuple(like: tuple[object, ...], members: list[object]) -> tuple[object,
     """A tuple of the class of `like`, which may be a named one, made without running any code of that class."""
     new: Callable[[object, list[object]], tuple[object, ...]] = getattr(tuple, _NEW)
     return new(type(like), members)
+
+
+def stands_for(like: _T, value: object) -> _T:
+    """`value`, which has the type of `like`: a draft, a copy or the next revision of it. No checker can know."""
+    return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, TypeVar, assert_never, final
 import msgspec
 from pydantic_core import to_json
 
-from .kind import is_dict, is_list
+from .kind import is_dict, is_list, stands_for
 from .model import Path
 from .parts import NO_PART, has_text_keys, part_of, root_of, with_part, with_root
 from .paths import SHAPE
@@ -90,7 +90,7 @@ def replay(state: _T, patch: Patch) -> _T:
     value: object = state
     for operation in patch.operations:
         value = made.apply(value, operation)
-    return _of_type(state, value)
+    return stands_for(state, value)
 
 
 def replay_document(document: object, patches: Iterable[Patch]) -> object:
@@ -100,11 +100,6 @@ def replay_document(document: object, patches: Iterable[Patch]) -> object:
         for operation in patch.operations:
             document = made.apply(document, operation)
     return document
-
-
-def _of_type(like: _T, value: object) -> _T:
-    """A patch leads from a state of a type to a state of the same type; no checker can know."""
-    return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 
 class _Replay:

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TypeVar, TypeVarTuple, cast, final
 
-from ..core import repair
+from ..core import cancellation, repair
 from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RunFence, Write, WriteStep
 from ..core.codec import read_error, same_json
 from ..core.kind import is_a
@@ -184,7 +184,7 @@ class LedgerEngine:
     async def _ending(self, id: str, timeout: Timeout) -> Outcome[RunRow, ResultFailure]:
         """The row of a run that has completed, awaited for `timeout` at most."""
         began_ms = self._clock.now_ms()
-        timeout_ms = _ms(timeout)
+        timeout_ms = None if timeout is None else span_ms("timeout", timeout)
         while True:
             with self._listeners.listening(id) as sign:
                 found = await self._row(id)
@@ -208,13 +208,12 @@ class LedgerEngine:
             row = found.unwrap()
             if row.ended:
                 return Success(None)
-            begun = row.state not in ("pending", "stuck")
-            changed = await self._change(row, _cancellation(row, self._clock.now_ms(), begun=begun))
+            changed = await self._change(row, cancellation.request(row, self._clock.now_ms()))
             if isinstance(changed, Failure):
                 return changed
             if changed.unwrap():
                 break
-        if not begun:
+        if cancellation.ends_at_once(row):
             self._listeners.tell(id)
         elif self._worker is not None:
             self._worker.cancel(id)
@@ -327,23 +326,7 @@ def _by_name(workflows: Iterable[AnyWorkflow]) -> dict[str, AnyWorkflow]:
 def _as_workflow(workflow: object) -> AnyWorkflow:
     if not isinstance(workflow, Workflow):
         raise TypeError(f"{workflow!r} is no workflow: decorate its function with @workflow")
-    return cast(AnyWorkflow, workflow)
-
-
-def _cancellation(row: RunRow, now_ms: int, *, begun: bool) -> RunColumns:
-    if not begun:
-        state = next_state(row.state, "cancel")
-        return {
-            "state": state,
-            "updated_at_ms": now_ms,
-            "fence": row.fence + 1,
-            "cancel_requested": True,
-            "waiting_on": None,
-        }
-    columns: RunColumns = {"updated_at_ms": now_ms, "cancel_requested": True}
-    if row.owner is None:
-        columns["wake_at_ms"] = None  # whoever takes it up lets the cancellation reach it, at once
-    return columns
+    return cast(AnyWorkflow, workflow)  # of whichever arguments and result
 
 
 def _ending(row: RunRow) -> Outcome[RunRow, RunFailed | RunCancelled]:
@@ -367,12 +350,6 @@ def _read_json(data: bytes) -> object:
 
 def _in_words(row: RunRow) -> str:
     return f"{row.workflow}({row.arguments.decode()[1:-1]})"
-
-
-def _ms(timeout: Timeout) -> int | None:
-    if timeout is None:
-        return None
-    return span_ms("timeout", timeout)
 
 
 # --- layers ------------------------------------------------------------------

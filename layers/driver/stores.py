@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar, final
 
-from ...core.batch import Batch, Fenced, Write, WriteStep
-from ...core.codec import Codec, error_json
+from ...core.batch import Batch, Fenced
+from ...core.codec import Codec
 from ...core.damage import Damaged, read_document
 from ...core.model import (
     Conflict,
@@ -38,16 +37,16 @@ from ...core.model import (
 )
 from ...core.operation import Create, DeleteFrom, Operation, Update, UpdateFrom
 from ...core.outcome import Failure, Outcome, Success
-from ...core.step import Pin, StepRow
-from ...core.store_outcome import Named, StoreFailure, read_outcome, write_outcome
+from ...core.step import StepRow
+from ...core.store_outcome import Named, StoreFailure, read_outcome
 from ...services.ids import Ids
 from ...services.ledger import Ledger
 from ...services.step import Suspended
 from ...services.store import Initial, Joinable, Store, StoreDefinition, Updater, resolve_initial
-from .execution import as_recorded
 from .pause import Pauses
 from .record import RunRecord
 from .steps import VALUE_BYTES, raise_recorded
+from .store_call import StoreCall
 
 __all__ = ["DrivenStores"]
 
@@ -58,50 +57,6 @@ _F = TypeVar("_F")
 
 Passing: TypeAlias = Contended | Fenced | Unavailable
 """What a run never sees: the call is tried again, or the run is set aside."""
-
-
-@final
-class _Call:
-    """One store call on its way: its row, numbered once, however often its batch is planned."""
-
-    __slots__ = ("_record", "_row", "_store", "_writes", "numbered")
-
-    def __init__(self, record: RunRecord, row: StepRow, store: StoreKey) -> None:
-        self._record = record
-        self._row = row
-        self._store = store
-        self._writes: tuple[Write, ...] = ()
-        self.numbered: StepRow | None = None
-
-    def row(self, outcome: Outcome[Named, StoreFailure]) -> StepRow:
-        """The row that records this outcome, pinning the revision whose state is to be read back."""
-        named = outcome.unwrap() if isinstance(outcome, Success) else None
-        is_read_back = named is not None and named.kind in ("snapshot", "updated") and named.value is None
-        revision = named.revision if named is not None and is_read_back else None
-        pin = None if revision is None else Pin(self._store, revision)
-        return replace(self._row, value=write_outcome(outcome), pin=pin)
-
-    def failed(self, error: BaseException) -> StepRow:
-        """The row that records what the caller's own function raised."""
-        if self.numbered is not None:
-            self._record.turn.abandon(_numbered(self.numbered))
-        kind = "type" if isinstance(error, TypeError) else "error"
-        return replace(self._row, status="failed", value=error_json(as_recorded(error), kind))
-
-    def cut(self) -> None:
-        """It comes to nothing: cancellation takes its place."""
-        if self.numbered is not None:
-            self._record.turn.abandon(_numbered(self.numbered))
-
-    def join(self, outcome: Outcome[Named, StoreFailure]) -> Batch:
-        """What is committed beside the operation when it comes to this outcome."""
-        row = self.row(outcome)
-        if self.numbered is None:
-            self.numbered = self._record.number(row)
-            self._writes = self._record.going_on()
-        else:
-            self.numbered = replace(row, position=self.numbered.position, recorded_at_ms=self.numbered.recorded_at_ms)
-        return Batch((self._record.fence,), (WriteStep(self.numbered), *self._writes))
 
 
 @final
@@ -119,7 +74,7 @@ class DrivenStores:
     async def get(
         self, key: str, definition: StoreDefinition[_T], id: str
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState]:
-        async def live(_: _Call) -> Outcome[Named, StoreFailure]:
+        async def live(_: StoreCall) -> Outcome[Named, StoreFailure]:
             return _map(await self._get(definition, id), self._namer(definition).snapshot)
 
         recorded = await self._recorded(key, "store.get", definition.key(id), live)
@@ -137,7 +92,7 @@ class DrivenStores:
                 raise ValueError(f"{what} is {len(encoded)} bytes of JSON, and the limit is {VALUE_BYTES}")
             return Named("selected", snapshot.revision, value=encoded)
 
-        async def live(_: _Call) -> Outcome[Named, StoreFailure]:
+        async def live(_: StoreCall) -> Outcome[Named, StoreFailure]:
             return _map(await self._get(definition, id), name)
 
         recorded = await self._recorded(key, "store.select", definition.key(id), live)
@@ -154,7 +109,7 @@ class DrivenStores:
     ) -> Outcome[Snapshot[_T], InvalidState | TooLarge]:
         store_key = definition.key(id)
 
-        async def live(call: _Call) -> Outcome[Named, StoreFailure]:
+        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             found = await self._get(definition, id)
             name = self._namer(definition).snapshot
             if isinstance(found, Success) or not isinstance(found.failure(), StoreNotFound):
@@ -172,7 +127,7 @@ class DrivenStores:
     ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
         step = StepId(self._record.row.id, key)
 
-        async def live(call: _Call) -> Outcome[Named, StoreFailure]:
+        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             operation = Update(definition.key(id), definition.schema, updater, step)
             plain = partial(self._store.update, definition, id, updater, step=step)
             return await self._apply(call, operation, self._namer(definition).updated, plain)
@@ -192,7 +147,7 @@ class DrivenStores:
         step = StepId(self._record.row.id, key)
         revision = _revision(expected)
 
-        async def live(call: _Call) -> Outcome[Named, StoreFailure]:
+        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             operation = UpdateFrom(definition.key(id), definition.schema, revision, updater, step)
             plain = partial(self._store.update_from, definition, id, revision, updater, step=step)
             return await self._apply(call, operation, self._namer(definition).updated, plain)
@@ -206,7 +161,7 @@ class DrivenStores:
         step = StepId(self._record.row.id, key)
         revision = _revision(expected)
 
-        async def live(call: _Call) -> Outcome[Named, StoreFailure]:
+        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             operation = DeleteFrom(definition.key(id), revision, step)
             plain = partial(self._store.delete_from, definition, id, revision, step=step)
             return await self._apply(call, operation, _name_deleted, plain)
@@ -221,14 +176,14 @@ class DrivenStores:
     # --- the way of every call --------------------------------------------------
 
     async def _recorded(
-        self, key: str, kind: str, store: StoreKey, live: Callable[[_Call], Awaitable[Outcome[Named, StoreFailure]]]
+        self, key: str, kind: str, store: StoreKey, live: Callable[[StoreCall], Awaitable[Outcome[Named, StoreFailure]]]
     ) -> Outcome[Named, StoreFailure]:
         """The recorded outcome of a call, or what it comes to now, recorded and handed over in its turn."""
         asked = await self._record.begin(key, kind, str(store))
         if asked.row is not None:
             await self._record.hand_over(asked.row)
             return _outcome(asked.row)
-        call = _Call(self._record, self._record.new(key, kind, str(store)), store)
+        call = StoreCall(self._record, self._record.new(key, kind, str(store)), store)
         try:
             outcome = await live(call)
         except _Cancelled:
@@ -248,7 +203,7 @@ class DrivenStores:
 
     async def _apply(
         self,
-        call: _Call,
+        call: StoreCall,
         operation: Operation[_A, StoreFailure],
         name: Callable[[_A], Named],
         plain: Callable[[], Awaitable[Outcome[_A, StoreFailure | Passing]]],
@@ -380,11 +335,6 @@ def _outcome(row: StepRow) -> Outcome[Named, StoreFailure]:
     if row.status == "failed":
         raise_recorded(row)
     return read_outcome(row.value or b"{}")
-
-
-def _numbered(row: StepRow) -> int:
-    assert row.position is not None
-    return row.position
 
 
 def _name_deleted(_: Deleted) -> Named:
