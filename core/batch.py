@@ -15,9 +15,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from .model import Conflict, ReceiptMismatch, Revision, StepId, StoreKey, StoreNotFound
+from .model import Conflict, Paths, ReceiptMismatch, Revision, StepId, StoreKey, StoreNotFound
 from .run import RunColumns, RunRow
+from .signal import SignalRow
 from .step import StepRow
+from .waiter import Registered, Waiter
 
 __all__ = [
     "BATCH_BYTES",
@@ -34,13 +36,20 @@ __all__ = [
     "InsertRun",
     "NoReceipt",
     "NoRun",
+    "PassTurn",
     "PatchStore",
+    "ReadSignal",
     "Receipt",
     "Refusal",
+    "RegisterWaiter",
+    "RemoveWaiter",
     "RenewLeases",
     "RunFence",
+    "RunOpen",
+    "SendSignal",
     "StoreAbsent",
     "StoreAt",
+    "WaiterAt",
     "Write",
     "WriteBase",
     "WriteReceipt",
@@ -125,7 +134,21 @@ class NoRun(Struct, frozen=True, gc=False):
     run_id: str
 
 
-Expectation: TypeAlias = StoreAt | StoreAbsent | NoReceipt | RunFence | NoRun
+class RunOpen(Struct, frozen=True, gc=False):
+    """There is such a run, and it has not ended. Otherwise `Fenced`."""
+
+    run_id: str
+
+
+class WaiterAt(Struct, frozen=True, gc=False):
+    """The step's waiter on the store stands at this generation. Otherwise `Fenced`, naming the step's run."""
+
+    key: StoreKey
+    step: StepId
+    generation: int
+
+
+Expectation: TypeAlias = StoreAt | StoreAbsent | NoReceipt | RunFence | NoRun | RunOpen | WaiterAt
 
 # --- what a batch writes ----------------------------------------------------
 
@@ -139,15 +162,19 @@ class CreateStore(Struct, frozen=True, gc=False):
 
 
 class PatchStore(Struct, frozen=True, gc=False):
-    """The next revision of a store: the JSON patch from the revision before it."""
+    """The next revision of a store: the JSON patch from the revision before it, and the paths that it changed.
+
+    Waiters whose read paths meet `changed` become due. The paths are not stored; None are those that the patch touches.
+    """
 
     key: StoreKey
     revision: Revision
     patch: bytes
+    changed: Paths | None = None
 
 
 class DeleteStore(Struct, frozen=True, gc=False):
-    """The end of the instance whose tip is `revision`. Its revisions and receipts stay."""
+    """The end of the instance whose tip is `revision`. Its revisions and receipts stay; its waiters become due."""
 
     key: StoreKey
     revision: Revision
@@ -188,8 +215,60 @@ class WriteStep(Struct, frozen=True, gc=False):
     row: StepRow
 
 
+class RegisterWaiter(Struct, frozen=True, gc=False):
+    """A waiter, in place of the one that its step may have on the store; the ledger gives it its generation.
+
+    It is due at once if a commit after `seen` met its read paths, if the instance is gone, or if that cannot be known.
+    """
+
+    waiter: Waiter
+
+
+class RemoveWaiter(Struct, frozen=True, gc=False):
+    """The end of a step's waiter on a store, if there is one; with a generation, only if it stands at that."""
+
+    key: StoreKey
+    step: StepId
+    generation: int | None = None
+
+
+class PassTurn(Struct, frozen=True, gc=False):
+    """The next waiter of a queue becomes due too, if this one still is, and is the last that became due."""
+
+    key: StoreKey
+    step: StepId
+    generation: int
+
+
+class SendSignal(Struct, frozen=True, gc=False):
+    """A signal to a run; the ledger numbers it. One whose `dedupe` was used for that run and name writes nothing."""
+
+    row: SignalRow
+
+
+class ReadSignal(Struct, frozen=True, gc=False):
+    """A signal is read, by the step `key` of its run."""
+
+    run_id: str
+    no: int
+    key: str
+
+
 Write: TypeAlias = (
-    CreateStore | PatchStore | DeleteStore | WriteBase | WriteReceipt | InsertRun | ChangeRun | RenewLeases | WriteStep
+    CreateStore
+    | PatchStore
+    | DeleteStore
+    | WriteBase
+    | WriteReceipt
+    | InsertRun
+    | ChangeRun
+    | RenewLeases
+    | WriteStep
+    | RegisterWaiter
+    | RemoveWaiter
+    | PassTurn
+    | SendSignal
+    | ReadSignal
 )
 
 
@@ -220,19 +299,31 @@ def size_bytes(batch: Batch) -> int:
                 size += len(row.arguments) + len(row.outcome or b"")
             case ChangeRun(columns=columns):
                 size += len(columns.get("outcome") or b"")
-            case DeleteStore() | RenewLeases():
+            case RegisterWaiter(waiter):
+                size += sum(len(path) for path in waiter.read_paths) * PATH_SEGMENT_BYTES
+            case SendSignal(row):
+                size += len(row.value)
+            case DeleteStore() | RenewLeases() | RemoveWaiter() | PassTurn() | ReadSignal():
                 pass
     return size
+
+
+PATH_SEGMENT_BYTES = 16
+"""What a segment of a path is counted as."""
 
 
 # --- verdicts ---------------------------------------------------------------
 
 
 class Committed(Struct, frozen=True, gc=False):
-    """All writes are durable. `revision` is the store revision written, `seqs` the numbers given to store changes."""
+    """All writes are durable. `revision` is the store revision written, `seqs` the numbers given to store changes.
+
+    `registered` are the waiters that were registered, in the order of the writes.
+    """
 
     revision: Revision | None = None
     seqs: tuple[int, ...] = ()
+    registered: tuple[Registered, ...] = ()
 
 
 class AlreadyApplied(Struct, frozen=True, gc=False):

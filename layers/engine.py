@@ -27,7 +27,8 @@ from ..services.engine import (
 )
 from ..services.ids import Ids
 from ..services.ledger import Ledger
-from ..services.run import Run, Timeout
+from ..services.run import Run
+from ..services.run_store import Timeout
 from ..services.store import Store
 from ..services.workflow import AnyWorkflow, Workflow, WorkflowCall
 from .driver.execution import Pool

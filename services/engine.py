@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, TypeVar
 from ..core.model import RecordedError, TimedOut, TooLarge, Unavailable
 from ..core.outcome import Failure, Outcome, Success
 from ..core.run import RunState
-from .run import Timeout
+from .run_store import Timeout
 from .workflow import WorkflowCall
 
 if TYPE_CHECKING:

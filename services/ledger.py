@@ -5,15 +5,17 @@ Whoever writes another host implements `Ledger` and lets it pass `tests/contract
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from ..core.batch import AlreadyApplied, Batch, Commit, Committed, Document, Fenced, Receipt, Refusal
 from ..core.model import Revision, StepId, StoreKey, TooLarge, Unavailable
 from ..core.outcome import Outcome
 from ..core.run import RunRow, RunState
+from ..core.signal import SignalRow
 from ..core.step import StepRow
+from ..core.waiter import WaiterRow, Wake
 
 __all__ = [
     "AlreadyApplied",
@@ -25,12 +27,21 @@ __all__ = [
     "DueRuns",
     "Fenced",
     "Ledger",
+    "News",
     "Receipt",
+    "SignalRow",
     "StoreTip",
     "Verdict",
+    "WaiterRow",
+    "Wake",
 ]
 
 Verdict: TypeAlias = Outcome[Committed | AlreadyApplied, Refusal | TooLarge | Unavailable]
+
+
+News: TypeAlias = Literal["commit", "wake", "elsewhere"]
+"""What a listener of a ledger is told: this ledger has committed, and owes no new wake; it has, and does; another
+ledger over the same data may have committed."""
 
 
 class CannotOpen(Exception):
@@ -140,4 +151,29 @@ class Ledger(Protocol):
 
     async def changes(self) -> Outcome[int, Unavailable]:
         """A number that differs from the last answer when anybody, in any process, has committed since."""
+        ...
+
+    async def waiters(
+        self, *, key: StoreKey | None = None, run_id: str | None = None
+    ) -> Outcome[tuple[WaiterRow, ...], Unavailable]:
+        """The waiters on a store, of a run, or both, due or not, in the order of their first registration.
+
+        With neither, all of them. One in a queue has the paths and the revision of the queue's last look.
+        """
+        ...
+
+    async def wakes(self, after: int = 0) -> Outcome[tuple[Wake, ...], Unavailable]:
+        """The wakes that are owed and numbered after `after`, in order: for due waiters, and for unread signals."""
+        ...
+
+    async def signals(self, run_id: str, name: str | None = None) -> Outcome[tuple[SignalRow, ...], Unavailable]:
+        """The unread signals of a run, of one name or of all, in the order of their commits."""
+        ...
+
+    def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
+        """Tell `listener` on the event loop of commits, until what this returns is called.
+
+        News of this ledger's own commits comes after they are durable, before or with their verdicts; "elsewhere" is a
+        hint that comes soon after another process has committed, perhaps once for several commits, perhaps for none.
+        """
         ...

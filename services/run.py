@@ -10,37 +10,27 @@ time, dice and the outside world belong in steps.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast, final, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast, final, overload
 
-from ..core.codec import Codec, result_codec, unwrapped
+from ..core.codec import codec_of, result_codec, unwrapped
 from ..core.kind import is_a
-from ..core.model import (
-    Conflict,
-    Deleted,
-    InvalidState,
-    ReceiptMismatch,
-    Revision,
-    Snapshot,
-    StoreNotFound,
-    TooLarge,
-    Updated,
-    check_name,
-)
+from ..core.model import TimedOut, check_name
 from ..core.outcome import Outcome
 from ..core.retry import NO_RETRY, Retry
 from ..core.step import Mode
-from .clock import span_ms
-from .step import STEP, NotReplaySafe
-from .store import Initial, StoreDefinition, Updater, admit_definition, admit_revision
+from .driver import Driver, DurableCall, StepCall
+from .run_store import RunStore, Timeout, step_span_ms
+from .signal import InvalidSignal
+from .store import StoreDefinition, admit_definition
 
-__all__ = ["Driver", "DurableCall", "Run", "RunStore", "StepCall", "StoreCalls", "Timeout"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+__all__ = ["Run"]
 
 _R = TypeVar("_R")
-_R_co = TypeVar("_R_co", covariant=True)
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _T1 = TypeVar("_T1")
@@ -48,133 +38,6 @@ _T2 = TypeVar("_T2")
 _T3 = TypeVar("_T3")
 _T4 = TypeVar("_T4")
 _T5 = TypeVar("_T5")
-
-Timeout: TypeAlias = timedelta | float | None
-"""How long, in seconds or as a timedelta; None is without end."""
-
-
-# --- the encoded face -------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StepCall:
-    """A step as a driver executes it: the function with its arguments bound, and how its result is kept."""
-
-    key: str
-    target: str
-    fn: Callable[[], object]
-    is_async: bool
-    codec: Codec
-    retry: Retry
-    mode: Mode
-    timeout_ms: int | None
-
-
-class StoreCalls(Protocol):
-    """The durable calls on stores, encoded for a driver."""
-
-    async def get(
-        self, key: str, definition: StoreDefinition[_T], id: str
-    ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState]: ...
-
-    async def select(
-        self, key: str, definition: StoreDefinition[_T], id: str, selector: Callable[[_T], object], codec: Codec
-    ) -> Outcome[object, StoreNotFound | InvalidState]: ...
-
-    async def get_or_create(
-        self, key: str, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
-    ) -> Outcome[Snapshot[_T], InvalidState | TooLarge]: ...
-
-    async def update(
-        self, key: str, definition: StoreDefinition[_T], id: str, updater: Updater[_T]
-    ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]: ...
-
-    async def update_from(
-        self,
-        key: str,
-        definition: StoreDefinition[_T],
-        id: str,
-        expected: Snapshot[_T] | Revision,
-        updater: Updater[_T],
-    ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]: ...
-
-    async def delete_from(
-        self, key: str, definition: StoreDefinition[_T], id: str, expected: Snapshot[_T] | Revision
-    ) -> Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge]: ...
-
-
-class Driver(Protocol):
-    """Who executes a run. Its calls raise what the durable calls of `Run` raise."""
-
-    @property
-    def run_id(self) -> str: ...
-
-    @property
-    def suspending(self) -> bool: ...
-
-    @property
-    def stores(self) -> StoreCalls: ...
-
-    async def step(self, call: StepCall) -> object: ...
-
-    async def sleep(self, key: str, delay_ms: int) -> None: ...
-
-    async def sleep_until(self, key: str, at_ms: int) -> None: ...
-
-    async def gather(self, awaitables: tuple[Awaitable[object], ...]) -> tuple[object, ...]: ...
-
-    def defer(self, call: StepCall) -> None: ...
-
-    def made(self, call: DurableCall[Any]) -> None:
-        """A durable call was made, and is to be awaited before the run ends."""
-        ...
-
-    def awaited(self, call: DurableCall[Any]) -> None: ...
-
-
-@final
-class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
-    """One durable call, to be awaited: a coroutine that knows its key, so that a forgotten `await` can be named."""
-
-    __slots__ = ("_coroutine", "_driver", "key")
-
-    def __init__(self, driver: Driver, key: str, coroutine: Coroutine[Any, Any, _R_co]) -> None:
-        step = STEP.get()
-        if step is not None and step.run_id == driver.run_id:
-            coroutine.close()
-            raise NotReplaySafe(
-                f"step {step.key!r} cannot make the durable call {key!r}: a step is one recorded unit of work. "
-                "Make the call in the workflow, and give the step what it gave"
-            )
-        self._driver = driver
-        self._coroutine = coroutine
-        self.key = key
-        driver.made(self)
-
-    def send(self, value: Any, /) -> Any:
-        self._admit()
-        return self._coroutine.send(value)
-
-    def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> Any:
-        self._admit()
-        return self._coroutine.throw(typ if val is None else val)
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-    def __await__(self) -> Generator[Any, Any, _R_co]:
-        self._admit()
-        return self._coroutine.__await__()
-
-    def _admit(self) -> None:
-        try:
-            self._driver.awaited(self)
-        except NotReplaySafe:
-            self._coroutine.close()  # it never begins, and Python need not warn of that too
-            raise
-
-
-# --- the typed face ---------------------------------------------------------
 
 
 @final
@@ -242,17 +105,32 @@ class Run:
             raise TypeError(f"step {key!r}: retry is a Retry, as in Retry(max_attempts=3), not {retry!r}")
         if mode not in ("at_least_once", "at_most_once"):
             raise ValueError(f"step {key!r}: mode is 'at_least_once' or 'at_most_once', not {mode!r}")
-        timeout_ms = None if timeout is None else _ms(key, timeout)
+        timeout_ms = None if timeout is None else step_span_ms(key, timeout)
         call = _step(key, fn, args, retry or NO_RETRY, mode, timeout_ms)
         return DurableCall(self._driver, key, self._driver.step(call))
 
     def sleep(self, key: str, delay: timedelta | float) -> DurableCall[None]:
         """Wait for `delay` seconds from the first time that this is reached, whatever restarts come between."""
-        return DurableCall(self._driver, key, self._driver.sleep(key, _ms(_check_key(key), delay)))
+        return DurableCall(self._driver, key, self._driver.sleep(key, step_span_ms(_check_key(key), delay)))
 
     def sleep_until(self, key: str, at: datetime) -> DurableCall[None]:
         """Wait for an instant; one without a zone is local time. The instant that was recorded first counts."""
         return DurableCall(self._driver, key, self._driver.sleep_until(key, _at_ms(_check_key(key), at)))
+
+    def signal(
+        self, name: str, type_: TypeForm[_T], *, timeout: Timeout = None
+    ) -> DurableCall[Outcome[_T, TimedOut | InvalidSignal]]:
+        """Wait for the next signal of this name, and read it: each once, in the order in which they were sent.
+
+        One that came before this was reached is kept. `InvalidSignal`: its value is not a `type_`; it is read all the
+        same. `TimedOut`: none came in time, and none is lost.
+        """
+        check_name("a signal's name", name)
+        timeout_ms = None if timeout is None else step_span_ms(f"signal {name}", timeout)
+        read = self._driver.signal(name, codec_of(type_), timeout_ms)
+        # The codec gives back a `type_`.
+        call = cast(Coroutine[Any, Any, Outcome[_T, TimedOut | InvalidSignal]], read)
+        return DurableCall(self._driver, f"signal {name}", call)
 
     def store(self, definition: StoreDefinition[_T], id: str | None = None) -> RunStore[_T]:
         """The durable calls on one store; `id` is the run's own if left out. No step: it reads and records nothing."""
@@ -283,13 +161,32 @@ class Run:
         Results of durable calls reach the branches one by one, in the order in which they were recorded, in every
         replay. All branches run to their end; then the exception of the first that raised, as given, is raised.
         """
-        for given in awaitables:
-            if not inspect.isawaitable(given):
-                instead = "; write run.gather(*calls)" if is_a(given, list, tuple, set) else ""
-                raise TypeError(
-                    f"run.gather awaits durable calls and coroutines, not a {type(given).__name__}{instead}"
-                )
+        _check_awaitables("gather", awaitables)
         return self._driver.gather(awaitables)
+
+    @overload
+    def race(self, a: Awaitable[_T1], b: Awaitable[_T2], /) -> Coroutine[object, object, _T1 | _T2]: ...
+    @overload
+    def race(
+        self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], /
+    ) -> Coroutine[object, object, _T1 | _T2 | _T3]: ...
+    @overload
+    def race(
+        self, a: Awaitable[_T1], b: Awaitable[_T2], c: Awaitable[_T3], d: Awaitable[_T4], /
+    ) -> Coroutine[object, object, _T1 | _T2 | _T3 | _T4]: ...
+    @overload
+    def race(self, *awaitables: Awaitable[_T]) -> Coroutine[object, object, _T]: ...
+    def race(self, *awaitables: Awaitable[object]) -> Coroutine[object, object, object]:
+        """Await all of them side by side; the result of the first that ends, or the exception that it ends with.
+
+        The others are cancelled: `asyncio.CancelledError` reaches each at the durable call where it stands, and they
+        may clean up before this returns. Who was first is what was recorded first, in every replay. A wait that lost
+        has consumed nothing: no signal, no item of a store.
+        """
+        _check_awaitables("race", awaitables)
+        if not awaitables:
+            raise ValueError("run.race needs at least one durable call or coroutine to await")
+        return self._driver.race(awaitables)
 
     def defer(self, key: str, fn: Callable[[*_Ts], object], *args: *_Ts) -> DurableCall[None]:
         """Call `fn(*args)` as a step when the run ends, however it ends; the last one deferred comes first.
@@ -301,70 +198,6 @@ class Run:
 
     async def _defer(self, call: StepCall) -> None:
         self._driver.defer(call)
-
-
-@final
-class RunStore(Generic[_T]):
-    """The calls of one store as durable steps. `Unavailable` and `Contended` never come: the engine tries again.
-
-    What a function of the caller's raises (an updater, a selector, an initial state) is recorded, and raised as
-    `StepFailed` in the first run as in every replay; misuse, as an async updater, as a TypeError.
-    """
-
-    __slots__ = ("_definition", "_driver", "_id")
-
-    def __init__(self, driver: Driver, definition: StoreDefinition[_T], id: str) -> None:
-        self._driver = driver
-        self._definition = definition
-        self._id = id
-
-    @property
-    def definition(self) -> StoreDefinition[_T]:
-        return self._definition
-
-    @property
-    def id(self) -> str:
-        return self._id
-
-    def get_or_create(
-        self, key: str, initial: Initial[_T]
-    ) -> DurableCall[Outcome[Snapshot[_T], InvalidState | TooLarge]]:
-        """The store, made from `initial` where there is none."""
-        return self._call(key, self._driver.stores.get_or_create(key, self._definition, self._id, initial))
-
-    def get(self, key: str) -> DurableCall[Outcome[Snapshot[_T], StoreNotFound | InvalidState]]:
-        """The state as it was when this was first reached."""
-        return self._call(key, self._driver.stores.get(key, self._definition, self._id))
-
-    def select(self, key: str, selector: Callable[[_T], _R]) -> DurableCall[Outcome[_R, StoreNotFound | InvalidState]]:
-        """What `selector` makes of the state; only that is recorded. It gets a copy of its own."""
-        codec = result_codec(selector)
-        chosen = self._driver.stores.select(key, self._definition, self._id, selector, codec)
-        # The codec gives back what the selector's annotation says, and it says _R.
-        return self._call(key, cast(Coroutine[Any, Any, Outcome[_R, StoreNotFound | InvalidState]], chosen))
-
-    def update(
-        self, key: str, updater: Updater[_T]
-    ) -> DurableCall[Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
-        """Change the state, exactly once in this run."""
-        return self._call(key, self._driver.stores.update(key, self._definition, self._id, updater))
-
-    def update_from(
-        self, key: str, expected: Snapshot[_T] | Revision, updater: Updater[_T]
-    ) -> DurableCall[Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
-        """Change the state, exactly once in this run, if it is still at the expected revision."""
-        revision = admit_revision(expected)
-        return self._call(key, self._driver.stores.update_from(key, self._definition, self._id, revision, updater))
-
-    def delete_from(
-        self, key: str, expected: Snapshot[_T] | Revision
-    ) -> DurableCall[Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge]]:
-        """Delete the store, exactly once in this run, if it is still at the expected revision."""
-        revision = admit_revision(expected)
-        return self._call(key, self._driver.stores.delete_from(key, self._definition, self._id, revision))
-
-    def _call(self, key: str, coroutine: Coroutine[Any, Any, _R]) -> DurableCall[_R]:
-        return DurableCall(self._driver, key, coroutine)
 
 
 # --- helpers ----------------------------------------------------------------
@@ -388,14 +221,14 @@ def _name(fn: Callable[..., object]) -> str:
     return named.rpartition("<locals>.")[2]
 
 
-def _ms(key: str, span: object) -> int:
-    delay_ms = span_ms(f"step {key!r}: a time", span)
-    if delay_ms < 0:
-        raise ValueError(f"step {key!r}: a time is at least 0, not {span!r}")
-    return delay_ms
-
-
 def _at_ms(key: str, at: object) -> int:
     if not isinstance(at, datetime):
         raise TypeError(f"step {key!r}: an instant is a datetime, not {at!r}")
     return round(at.timestamp() * 1000)
+
+
+def _check_awaitables(call: str, awaitables: tuple[object, ...]) -> None:
+    for given in awaitables:
+        if not inspect.isawaitable(given):
+            instead = f"; write run.{call}(*calls)" if is_a(given, list, tuple, set) else ""
+            raise TypeError(f"run.{call} awaits durable calls and coroutines, not a {type(given).__name__}{instead}")

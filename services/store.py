@@ -13,6 +13,7 @@ import gc
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
@@ -23,6 +24,7 @@ from ..core.model import (
     Contended,
     Deleted,
     InvalidState,
+    Paths,
     ReceiptMismatch,
     Replace,
     Revision,
@@ -30,8 +32,10 @@ from ..core.model import (
     StepId,
     StoreKey,
     StoreNotFound,
+    Taken,
     TooLarge,
     Unavailable,
+    Unmatched,
     Updated,
     check_name,
 )
@@ -47,6 +51,8 @@ __all__ = [
     "Initial",
     "Join",
     "Joinable",
+    "Lookable",
+    "Looked",
     "Selector",
     "Store",
     "StoreDefinition",
@@ -61,6 +67,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
 _A = TypeVar("_A")
 _E = TypeVar("_E")
 
@@ -208,8 +215,28 @@ class Store(Protocol):
         """Change the state if it is still at the expected revision. The base is the stored state, not the caller's."""
         ...
 
+    async def take(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        selector: Selector[_T, _R],
+        claim: Claim[_T, _R],
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[
+        Taken[_R],
+        Unmatched | StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable,
+    ]:
+        """Change what `selector` finds by `claim`, in one commit; with `step`, once.
+
+        The selector is a function of the state that changes nothing; None and False are a miss, nothing else is. What
+        it found is the draft's own, so a change that the claim makes through it commits; so is the claim's own draft.
+        `Unmatched` has the revision and the paths that the selector read: nothing was changed and nobody waits.
+        """
+        ...
+
     async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, TooLarge | Unavailable]:
-        """Delete the store, if there is one. Its receipts stay."""
+        """Delete the store, if there is one. Its receipts stay, and whoever waits for it is woken."""
         ...
 
     async def delete_from(
@@ -251,6 +278,26 @@ class Joinable(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Looked(Generic[_R_co]):
+    """What a selector found in the state at `revision`, None or False if nothing, and the paths that it read."""
+
+    selected: _R_co | Literal[False] | None
+    read_paths: Paths
+    revision: Revision
+
+
+@runtime_checkable
+class Lookable(Protocol):
+    """A store that can run a selector on the state that it holds, without a copy of the whole of it."""
+
+    async def look(
+        self, definition: StoreDefinition[_T], id: str, selector: Selector[_T, _R]
+    ) -> Outcome[Looked[_R], StoreNotFound | InvalidState | Unavailable]:
+        """What `selector` finds in the state now in force. What it raises is raised, and so is TypeError for misuse."""
+        ...
+
+
 @final
 class StoreHandle(Generic[_T]):
     """The calls of `Store` for one store."""
@@ -285,6 +332,14 @@ class StoreHandle(Generic[_T]):
         self, expected: Snapshot[_T] | Revision, updater: Updater[_T], *, step: StepId | None = None
     ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge | Unavailable]:
         return await self._store.update_from(self._definition, self._id, expected, updater, step=step)
+
+    async def take(
+        self, selector: Selector[_T, _R], claim: Claim[_T, _R], *, step: StepId | None = None
+    ) -> Outcome[
+        Taken[_R],
+        Unmatched | StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable,
+    ]:
+        return await self._store.take(self._definition, self._id, selector, claim, step=step)
 
     async def delete(self) -> Outcome[None, TooLarge | Unavailable]:
         return await self._store.delete(self._definition, self._id)

@@ -16,7 +16,7 @@ from typing import cast, final
 from returns.primitives.exceptions import UnwrapFailedError
 
 from ...core.model import RecordedError
-from ...services.run import StepCall
+from ...services.driver import StepCall
 from ...services.step import STEP, StepContext
 
 __all__ = ["Pool", "as_recorded", "text_of"]

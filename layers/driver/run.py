@@ -19,9 +19,10 @@ from ...core.model import RecordedError
 from ...core.run import RunRow
 from ...core.step import StepRow
 from ...services.clock import Clock
+from ...services.driver import DurableCall, StepCall, StoreCalls
 from ...services.ids import Ids
 from ...services.ledger import Ledger
-from ...services.run import DurableCall, Run, StepCall, StoreCalls
+from ...services.run import Run
 from ...services.step import NotReplaySafe, StepFailed, Suspended
 from ...services.store import Store
 from ...services.workflow import AnyWorkflow

@@ -13,7 +13,7 @@ from ...core.model import RecordedError, StepId
 from ...core.outcome import Failure
 from ...core.retry import pause_ms
 from ...core.step import StepRow
-from ...services.run import StepCall
+from ...services.driver import StepCall
 from ...services.step import StepContext, StepFailed, Suspended
 from .execution import Pool, as_recorded, text_of
 from .record import RunRecord

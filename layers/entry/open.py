@@ -14,7 +14,8 @@ from ...core.outcome import Failure, Outcome
 from ...core.run import RunState
 from ...services.engine import Engine, ResultFailure, RunHandle, RunMismatch, RunNotFound, RunStatus
 from ...services.ledger import CannotOpen
-from ...services.run import Run, Timeout
+from ...services.run import Run
+from ...services.run_store import Timeout
 from ...services.store import Store, StoreDefinition, StoreHandle
 from ...services.workflow import AnyWorkflow, WorkflowCall
 from .. import app as apps

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from stepwell.services.engine import Engine, RunCancelled, RunFailed, RunHandle, RunMismatch, RunNotFound, RunStatus
     from stepwell.services.ids import Ids
     from stepwell.services.ledger import AlreadyApplied, Committed, Fenced, Ledger
-    from stepwell.services.run import Run, RunStore
+    from stepwell.services.run import Run
+    from stepwell.services.run_store import RunStore
     from stepwell.services.step import DuplicateKey, NotReplaySafe, StepContext, StepFailed, Suspended, current_step
     from stepwell.services.store import Store, StoreDefinition, StoreHandle, define_store
     from stepwell.services.workflow import AnyWorkflow, Workflow, WorkflowCall, workflow
