@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from . import patch
-from .draft import run
+from . import draft, patch
+from .draft import Drafted, run
 from .model import Issue, Paths, Replace
 from .outcome import Failure, Outcome, Success
 from .paths import diff, minimal
 from .schema import StateSchema, Valid
 from .value import NotStorable
 
-__all__ = ["Change", "decide_change"]
+__all__ = ["Change", "Claimed", "Miss", "decide_change", "decide_take"]
 
+_R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
@@ -29,6 +31,19 @@ class Change(Struct, Generic[_T_co], frozen=True):
     json: bytes
     patch_json: bytes
     changed_paths: Paths
+
+
+class Claimed(Struct, Generic[_T_co, _R_co], frozen=True):
+    """What a selector found, as the claim left it and shared with nobody, and the change that the claim made."""
+
+    selected: _R_co
+    change: Change[_T_co]
+
+
+class Miss(Struct, frozen=True):
+    """A selector found nothing; what it read."""
+
+    read_paths: Paths
 
 
 def decide_change(
@@ -51,6 +66,33 @@ def decide_change(
         drafted = run(state, updater, schema.key_types)
     except NotStorable as error:
         return Failure((Issue((), str(error)),))
+    return _settled(schema, state, json, drafted, as_encoded)
+
+
+def decide_take(
+    schema: StateSchema[_T],
+    state: _T,
+    json: bytes,
+    selector: Callable[[_T], _R | Literal[False] | None],
+    claim: Callable[[_T, _R], None],
+    *,
+    as_encoded: bool = False,
+) -> Outcome[Claimed[_T, _R] | Miss, tuple[Issue, ...]]:
+    """What `claim` makes of what `selector` finds in `state`, as `decide_change` does; or what the selector read."""
+    try:
+        took = draft.take(state, selector, claim, schema.key_types)
+    except NotStorable as error:
+        return Failure((Issue((), str(error)),))
+    selected = took.selected
+    if took.drafted is None or selected is None or selected is False:
+        return Success(Miss(took.read_paths))
+    settled = _settled(schema, state, json, took.drafted, as_encoded)
+    return settled if isinstance(settled, Failure) else Success(Claimed(selected, settled.unwrap()))
+
+
+def _settled(
+    schema: StateSchema[_T], state: _T, json: bytes, drafted: Drafted[_T], as_encoded: bool
+) -> Outcome[Change[_T], tuple[Issue, ...]]:
     if drafted.written is None:
         match schema.validate(drafted.state):
             case Success(valid):

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, Final, Generic, Never, Protocol, TypeGuard, TypeVar
+from typing import ClassVar, Final, Generic, Literal, Never, Protocol, TypeVar, cast
 
 from msgspec import Struct
-from msgspec.structs import force_setattr, replace
 
 from .batch import (
     Batch,
@@ -30,21 +29,23 @@ from .batch import (
     Write,
     WriteReceipt,
 )
-from .change import Change, decide_change
+from .change import Change, Miss, decide_change, decide_take
+from .codec import result_codec
+from .held import Decoded, Held, read_snapshot
 from .model import (
     Conflict,
     Deleted,
     InvalidState,
-    Issue,
     Replace,
     Revision,
     Snapshot,
     StepId,
     StoreKey,
     StoreNotFound,
+    Taken,
     TooLarge,
+    Unmatched,
     Updated,
-    snapshot_of,
     updated_of,
 )
 from .outcome import Failure, Outcome, Success
@@ -52,21 +53,21 @@ from .schema import StateSchema
 
 __all__ = [
     "STATE_BYTES",
+    "VALUE_BYTES",
     "Create",
     "Delete",
     "DeleteFrom",
     "Held",
     "Operation",
     "Planned",
+    "Take",
     "Update",
     "UpdateFrom",
     "admit_size",
-    "read_snapshot",
-    "wants_base",
 ]
 
+_R = TypeVar("_R")
 _T = TypeVar("_T")
-_T_co = TypeVar("_T_co", covariant=True)
 _A = TypeVar("_A")
 _E = TypeVar("_E")
 _A_co = TypeVar("_A_co", covariant=True)
@@ -77,76 +78,8 @@ _E_co = TypeVar("_E_co", covariant=True)
 STATE_BYTES: Final = 16 * 1024 * 1024
 """The largest state, as JSON, unless a store is given another limit."""
 
-LOG_ROW_BYTES: Final = 80
-"""What reading one more patch costs, as bytes of a document: many small ones are dearer than their length says."""
-
-LOG_BYTES: Final = 8 * 1024
-"""How long the log of even the smallest state may grow before a base is worth its write: about 100 patches."""
-
-# --- what is held -----------------------------------------------------------
-
-
-class _Decoded(Struct, Generic[_T_co], frozen=True):
-    """`as_encoded`: the document is known to be what the schema makes of the state."""
-
-    schema: object
-    state: _T_co
-    as_encoded: bool = False
-
-
-def _is_by(decoded: _Decoded[object], schema: StateSchema[_T]) -> TypeGuard[_Decoded[_T]]:
-    """A schema makes states of its own type only, so that it is the same one proves the type."""
-    return decoded.schema is schema
-
-
-class Held(Struct, frozen=True):
-    """A committed state as the planner holds it: its revision, and the whole state as a JSON document.
-
-    `log_rows` and `log_bytes` say how many patches, and how long together, lead to it from the base before it.
-    `decoded` is what the schema that read it last made of the document; it is never changed.
-    """
-
-    revision: Revision
-    json: bytes
-    log_rows: int = 0
-    log_bytes: int = 0
-    decoded: _Decoded[object] | None = None
-
-    def read(self, schema: StateSchema[_T]) -> Outcome[_T, tuple[Issue, ...]]:
-        """The state, to be looked at and never changed; or why its type no longer accepts it."""
-        if self.decoded is not None and _is_by(self.decoded, schema):
-            return Success(self.decoded.state)
-        decoded = schema.decode(self.json)
-        if isinstance(decoded, Success):
-            force_setattr(self, "decoded", _Decoded(schema, decoded.unwrap()))
-        return decoded
-
-    @property
-    def is_as_encoded(self) -> bool:
-        """Whether the document is known to be what the schema that read it last makes of the state."""
-        return self.decoded is not None and self.decoded.as_encoded
-
-    def after(self, revision: Revision, json: bytes, patches: int, patch_bytes: int) -> Held:
-        """What is held after some more patches."""
-        return Held(revision, json, self.log_rows + patches, self.log_bytes + patch_bytes)
-
-    def based(self) -> Held:
-        """The same with a base of its own, from which the log begins anew."""
-        return replace(self, log_rows=0, log_bytes=0)
-
-
-def read_snapshot(key: StoreKey, schema: StateSchema[_T], held: Held) -> Outcome[Snapshot[_T], InvalidState]:
-    """What is held, to be handed out."""
-    read = held.read(schema)
-    if isinstance(read, Failure):
-        return Failure(InvalidState(key, read.failure()))
-    return Success(snapshot_of(partial(schema.clone, read.unwrap()), held.revision))
-
-
-def wants_base(held: Held) -> bool:
-    """Whether a base is due: its write is paid for by the reads of the log that it saves."""
-    return held.log_rows * LOG_ROW_BYTES + held.log_bytes > max(LOG_BYTES, len(held.json) // 2)
-
+VALUE_BYTES: Final = 2 * 1024 * 1024
+"""The largest selected value, as JSON, that a receipt keeps."""
 
 # --- plans ------------------------------------------------------------------
 
@@ -224,7 +157,7 @@ class Create(Struct, Generic[_T], frozen=True):
         state, json = valid.unwrap().state, valid.unwrap().json
         revision = Revision(self.instance_id, 0)
         batch = Batch((StoreAbsent(self.key, revision),), (CreateStore(self.key, revision, json),))
-        made = Held(revision, json, decoded=_Decoded(self.schema, state, as_encoded=True))
+        made = Held(revision, json, decoded=Decoded(self.schema, state, as_encoded=True))
         return Planned(read_snapshot(self.key, self.schema, made), made, batch)
 
     def answer(self, receipt: Receipt, held: Held | None) -> Never:
@@ -286,18 +219,25 @@ def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[
     if not isinstance(changed, Success):
         return Planned(Failure(InvalidState(key, changed.failure())), held)
     change: Change[_T] = changed.unwrap()
-    before = held.revision
-    revision = Revision(before.instance_id, before.version + 1)
-    batch = _exactly_once(operation, held, PatchStore(key, revision, change.patch_json), revision)
+    before, revision = held.revision, _next(held)
+    batch = _exactly_once(operation, held, PatchStore(key, revision, change.patch_json, change.changed_paths), revision)
     updated = updated_of(partial(schema.clone, change.state), before.version, revision)
-    after = Held(
-        revision,
+    return Planned(Success(updated), _after(held, schema, change), batch)
+
+
+def _next(held: Held) -> Revision:
+    return Revision(held.revision.instance_id, held.revision.version + 1)
+
+
+def _after(held: Held, schema: StateSchema[_T], change: Change[_T]) -> Held:
+    """What is held once the change is committed."""
+    return Held(
+        _next(held),
         change.json,
         held.log_rows + 1,
         held.log_bytes + len(change.patch_json),
-        _Decoded(schema, change.state, as_encoded=True),
+        Decoded(schema, change.state, as_encoded=True),
     )
-    return Planned(Success(updated), after, batch)
 
 
 def _answer_change(
@@ -313,15 +253,76 @@ def _answer_change(
 
 
 def _exactly_once(
-    operation: Update[_T] | UpdateFrom[_T] | DeleteFrom, held: Held, write: Write, revision: Revision
+    operation: Update[_T] | UpdateFrom[_T] | Take[_T, _R] | DeleteFrom,
+    held: Held,
+    write: Write,
+    revision: Revision,
+    value: bytes = b"",
 ) -> Batch:
-    """`write` on what is held, with its receipt, `revision` being what the receipt names, if a step asks for one."""
+    """`write` on what is held, with its receipt of `revision` and `value`, if a step asks for one."""
     key, step = operation.key, operation.step
     expects: tuple[Expectation, ...] = (StoreAt(key, held.revision),)
     if step is None:
         return Batch(expects, (write,))
-    receipt = Receipt(key, step, operation.kind, revision)
+    receipt = Receipt(key, step, operation.kind, revision, value)
     return Batch((*expects, NoReceipt(key, step, operation.kind)), (write, WriteReceipt(receipt)))
+
+
+# --- taking -----------------------------------------------------------------
+
+
+class Take(Struct, Generic[_T, _R], frozen=True):
+    """Change what a selector finds by a claim, in one commit; a miss changes nothing, and leaves no receipt.
+
+    With a step the receipt keeps what was selected, by the codec of the selector's annotation, and gives it again; a
+    TypeError says what cannot be kept so, before anything is written.
+    """
+
+    key: StoreKey
+    schema: StateSchema[_T]
+    selector: Callable[[_T], _R | Literal[False] | None]
+    claim: Callable[[_T, _R], None]
+    step: StepId | None = None
+    kind: ClassVar[str] = "take"
+    answers_state: ClassVar[bool] = False
+
+    def plan(self, held: Held | None) -> Planned[Taken[_R], Unmatched | StoreNotFound | InvalidState | TooLarge]:
+        key, schema = self.key, self.schema
+        if held is None:
+            return Planned(Failure(StoreNotFound(key)), None)
+        read = held.read(schema)
+        if not isinstance(read, Success):
+            return Planned(Failure(InvalidState(key, read.failure())), held)
+        as_encoded = held.is_as_encoded
+        decided = decide_take(schema, read.unwrap(), held.json, self.selector, self.claim, as_encoded=as_encoded)
+        if not isinstance(decided, Success):
+            return Planned(Failure(InvalidState(key, decided.failure())), held)
+        found = decided.unwrap()
+        if isinstance(found, Miss):
+            return Planned(Failure(Unmatched(held.revision, found.read_paths)), held)
+        selected, value, change = found.selected, b"", found.change
+        if self.step is not None:
+            value = result_codec(self.selector).encode(selected, _what(self.step))
+            if len(value) > VALUE_BYTES:
+                return Planned(Failure(TooLarge(_what(self.step), len(value), VALUE_BYTES)), held)
+            selected = self._read(self.step, value)
+        revision = _next(held)
+        write = PatchStore(key, revision, change.patch_json, change.changed_paths)
+        batch = _exactly_once(self, held, write, revision, value)
+        return Planned(Success(Taken(selected, revision)), _after(held, schema, change), batch)
+
+    def answer(
+        self, receipt: Receipt, held: Held | None
+    ) -> Outcome[Taken[_R], Unmatched | StoreNotFound | InvalidState | TooLarge]:
+        return Success(Taken(self._read(receipt.step, receipt.value), receipt.revision))
+
+    def _read(self, step: StepId, value: bytes) -> _R:
+        # The codec gives back what the selector's annotation says, and it says _R.
+        return cast(_R, result_codec(self.selector).decode(value, _what(step)))
+
+
+def _what(step: StepId) -> str:
+    return f"the value that step {step.key!r} selected"
 
 
 # --- deletion ---------------------------------------------------------------

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 from ..core.batch import AlreadyApplied, Batch, Committed, Fenced, Refusal, WriteBase
+from ..core.held import Held, wants_base
 from ..core.model import Conflict, Contended, ReceiptMismatch, StoreKey, StoreNotFound, TooLarge, Unavailable
-from ..core.operation import STATE_BYTES, Held, wants_base
+from ..core.operation import STATE_BYTES
 from ..core.outcome import Failure, Success
 from ..services.clock import Clock
 from ..services.ledger import Ledger, Verdict

@@ -13,8 +13,9 @@ from typing import Final, Generic, TypeAlias, TypeVar, final
 from msgspec import Struct
 
 from ..core.batch import Batch, Fenced, Receipt
+from ..core.held import Held
 from ..core.model import Contended, ReceiptMismatch, TooLarge, Unavailable
-from ..core.operation import Held, Operation, Planned, admit_size
+from ..core.operation import Operation, Planned, admit_size
 from ..core.outcome import Failure, Outcome
 from ..services.clock import Clock
 from ..services.store import Join

@@ -10,8 +10,8 @@ from typing import final
 
 from ..core.batch import Commit, Document
 from ..core.damage import Damaged, caught_up, read_document
+from ..core.held import Held
 from ..core.model import Revision, StoreKey, Unavailable
-from ..core.operation import Held
 from ..core.outcome import Failure, Outcome, Success
 from ..services.ledger import Ledger
 

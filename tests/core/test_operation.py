@@ -19,6 +19,7 @@ from stepwell.core.batch import (
     StoreAt,
     WriteReceipt,
 )
+from stepwell.core.held import LOG_BYTES, LOG_ROW_BYTES, Held, read_snapshot, wants_base
 from stepwell.core.model import (
     Conflict,
     Deleted,
@@ -30,19 +31,7 @@ from stepwell.core.model import (
     StoreNotFound,
     TooLarge,
 )
-from stepwell.core.operation import (
-    LOG_BYTES,
-    LOG_ROW_BYTES,
-    Create,
-    Delete,
-    DeleteFrom,
-    Held,
-    Update,
-    UpdateFrom,
-    admit_size,
-    read_snapshot,
-    wants_base,
-)
+from stepwell.core.operation import Create, Delete, DeleteFrom, Update, UpdateFrom, admit_size
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.patch import replay_json
 from stepwell.core.schema import StateSchema
