@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["PollPolicy"]
+__all__ = ["DEFAULT_POLL", "PollPolicy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +36,6 @@ class PollPolicy:
         except OverflowError:
             return self.cap_ms
         return round(min(pause, self.cap_ms))
+
+
+DEFAULT_POLL: Final = PollPolicy()

@@ -11,13 +11,23 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias, cast
 
+from . import paths
 from .codec import Codec, codec_of
-from .model import Conflict, InvalidState, ReceiptMismatch, Revision, StoreNotFound, TooLarge
+from .model import (
+    Conflict,
+    InvalidState,
+    ReceiptMismatch,
+    Revision,
+    StoreNotFound,
+    TimedOut,
+    TooLarge,
+    Unmatched,
+)
 from .outcome import Failure, Outcome, Success
 
 __all__ = ["Named", "StoreFailure", "read_outcome", "write_outcome"]
 
-StoreFailure: TypeAlias = StoreNotFound | Conflict | InvalidState | ReceiptMismatch | TooLarge
+StoreFailure: TypeAlias = StoreNotFound | Conflict | InvalidState | ReceiptMismatch | TooLarge | TimedOut | Unmatched
 """What a store call of a run can meet. New kinds are added at the end: a record names them by their place."""
 
 
@@ -44,6 +54,9 @@ def write_outcome(outcome: Outcome[Named, StoreFailure]) -> bytes:
             }
             text = json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
             return text if named.value is None else text[:-1] + b',"value":' + named.value + b"}"
+        case Failure(Unmatched(revision, read_paths)):  # whose paths hold segments that JSON text cannot
+            where = {"instance_id": revision.instance_id, "version": revision.version}
+            return json.dumps({"unmatched": where}).encode()[:-1] + b',"read_paths":' + paths.encode(read_paths) + b"}"
         case Failure():
             return _failures().encode(outcome, "the outcome of a store call")
 
@@ -54,6 +67,9 @@ def read_outcome(data: bytes) -> Outcome[Named, StoreFailure]:
     if "failure" in raw:
         failed = _failures().decode(data, "the recorded outcome of a store call")
         return cast(Failure[StoreFailure], failed)  # the codec lists these and no others
+    if "unmatched" in raw:
+        seen = Revision(raw["unmatched"]["instance_id"], raw["unmatched"]["version"])
+        return Failure(Unmatched(seen, paths.decode(json.dumps(raw["read_paths"]).encode())))
     revision = Revision(raw["instance_id"], raw["version"]) if "instance_id" in raw else None
     value = json.dumps(raw["value"]).encode() if "value" in raw else None
     return Success(Named(raw["kind"], revision, raw.get("previous_version"), value))

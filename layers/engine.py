@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import TypeVar, TypeVarTuple, cast, final
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar, TypeVarTuple, cast, final
 
 from ..core import cancellation, repair
-from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RunFence, Write, WriteStep
+from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RemoveWaiter, RunFence, Write, WriteStep
 from ..core.codec import read_error, same_json
 from ..core.kind import is_a
 from ..core.lease import hold
 from ..core.model import TimedOut, TooLarge, Unavailable, check_name
 from ..core.outcome import Failure, Outcome, Success
+from ..core.poll import DEFAULT_POLL, PollPolicy
 from ..core.run import WANTS_OWNER, RunColumns, RunRow, RunState, next_state
 from ..services.clock import Clock, span_ms
 from ..services.engine import (
@@ -30,11 +32,13 @@ from ..services.ledger import Ledger
 from ..services.run import Run
 from ..services.run_store import Timeout
 from ..services.store import Store
+from ..services.waiters import Waiters
+from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow, Workflow, WorkflowCall
 from .driver.execution import Pool
 from .driver.listening import Listeners
 from .driver.owner import name_owner
-from .driver.run import Tools
+from .driver.tools import Tools
 from .driver.worker import WATCH_MS, Worker
 from .layer import Layer, provides
 
@@ -47,28 +51,46 @@ ARGUMENT_BYTES = 2 * 2**20
 """The largest arguments of a run, as JSON."""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The services that an engine stands on."""
+
+    ledger: Ledger
+    store: Store
+    waiters: Waiters
+    wake_bus: WakeBus
+    clock: Clock
+    ids: Ids
+
+
 @final
 class LedgerEngine:
     """Runs whose rows are in a ledger. It drives runs of its own workflows, and none if it has no worker."""
 
-    def __init__(
-        self, ledger: Ledger, store: Store, clock: Clock, ids: Ids, workflows: Iterable[AnyWorkflow], *, drive: bool
-    ) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._ids = ids
+    def __init__(self, given: Given, workflows: Iterable[AnyWorkflow], *, drive: bool, poll: PollPolicy) -> None:
+        self._ledger = given.ledger
+        self._wake_bus = given.wake_bus
+        self._clock = given.clock
+        self._ids = given.ids
         self._workflows = _by_name(workflows)
-        self._owner = name_owner(ids.new())
+        self._owner = name_owner(given.ids.new())
         self._pool = Pool()
-        tools = Tools(ledger, store, clock, ids, self._pool)
-        self._listeners = Listeners(clock)
+        self._listeners = Listeners(given.clock)
         drives = drive and bool(self._workflows)
-        self._worker = Worker(tools, self._owner, self._workflows, self._listeners.tell) if drives else None
+        tools = Tools(
+            given.ledger, given.store, given.waiters, given.wake_bus, given.clock, given.ids, self._pool, self._on_wait
+        )
+        worker = Worker(tools, self._owner, self._workflows, self._listeners.tell, poll)
+        self._worker = worker if drives else None
 
     async def __aenter__(self) -> LedgerEngine:
         if self._worker is not None:
             self._worker.open()
         return self
+
+    def _on_wait(self) -> None:
+        if self._worker is not None:
+            self._worker.poll_soon()
 
     async def __aexit__(self, *_: object) -> None:
         if self._worker is not None:
@@ -209,7 +231,11 @@ class LedgerEngine:
             row = found.unwrap()
             if row.ended:
                 return Success(None)
-            changed = await self._change(row, cancellation.request(row, self._clock.now_ms()))
+            ends = cancellation.ends_at_once(row)
+            removed = await self._waiters_removed(id) if ends else Success(())
+            if isinstance(removed, Failure):
+                return removed
+            changed = await self._change(row, cancellation.request(row, self._clock.now_ms()), *removed.unwrap())
             if isinstance(changed, Failure):
                 return changed
             if changed.unwrap():
@@ -220,6 +246,13 @@ class LedgerEngine:
             self._worker.cancel(id)
             self._worker.look()
         return Success(None)
+
+    async def _waiters_removed(self, id: str) -> Outcome[tuple[RemoveWaiter, ...], Unavailable]:
+        """The writes that end all waits of a run that nobody executes."""
+        read = await self._ledger.waiters(run_id=id)
+        if isinstance(read, Failure):
+            return read
+        return Success(tuple(RemoveWaiter(row.waiter.key, row.waiter.step) for row in read.unwrap()))
 
     async def resume(
         self, id: str, *, drop: Sequence[str] = (), reopen: bool = False
@@ -355,27 +388,36 @@ def _in_words(row: RunRow) -> str:
 
 # --- layers ------------------------------------------------------------------
 
+Needs: TypeAlias = Clock | Ids | Ledger | Store | Waiters | WakeBus
+"""What the engine drives."""
 
-def layer(workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Engine, Clock | Ids | Ledger | Store]:
+
+def layer(
+    workflows: Iterable[AnyWorkflow] = (), drive: bool = True, *, poll: PollPolicy = DEFAULT_POLL
+) -> Layer[Engine, Needs]:
     """The engine over whichever ledger is given. It drives its own `workflows`, unless `drive` says not to.
 
-    A ValueError says that two workflows have one name.
+    `poll` says how often it looks for wakes that no hint has told it of. A ValueError says that two workflows have one
+    name.
     """
     known = tuple(_by_name(workflows).values())
 
     @provides
-    async def recipe(ledger: Ledger, store: Store, clock: Clock, ids: Ids) -> AsyncIterator[Engine]:
-        async with LedgerEngine(ledger, store, clock, ids, known, drive=drive) as engine:
+    async def recipe(
+        ledger: Ledger, store: Store, waiters: Waiters, wake_bus: WakeBus, clock: Clock, ids: Ids
+    ) -> AsyncIterator[Engine]:
+        given = Given(ledger, store, waiters, wake_bus, clock, ids)
+        async with LedgerEngine(given, known, drive=drive, poll=poll) as engine:
             yield engine
 
     return recipe
 
 
 def layer_test(
-    workflows: Iterable[AnyWorkflow] = (), drive: bool = True
-) -> Layer[Engine, Clock | Ids | Ledger | Store]:
+    workflows: Iterable[AnyWorkflow] = (), drive: bool = True, *, poll: PollPolicy = DEFAULT_POLL
+) -> Layer[Engine, Needs]:
     """The same engine: it is as deterministic as the clock, the ids and the ledger that it is given."""
-    return layer(workflows, drive)
+    return layer(workflows, drive, poll=poll)
 
 
 def layer_noop() -> Layer[Engine, Engine]:

@@ -9,25 +9,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
-from ...core.batch import Batch, ChangeRun, Fenced, RunFence, Write, WriteStep
+from ...core.batch import Batch, ChangeRun, Committed, Fenced, RunFence, Write, WriteStep
 from ...core.history import Asked, History, Refused
-from ...core.model import Contended, RecordedError, Unavailable
+from ...core.model import Contended, RecordedError, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure
 from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
 from ...core.step import Mode, StepRow, renamed
-from ...services.clock import Clock
-from ...services.ledger import Ledger
+from ...core.waiter import Registered
 from ...services.step import DuplicateKey, NotReplaySafe, StepFailed, Suspended
+from ...services.waiters import JoinableWaiters
+from ...services.wake_bus import WakeToken
 from .cancellation import Cancellation
 from .catch_up import PATIENCE_MS, CatchUp
 from .pause import Pauses
+from .tools import Tools
 from .turnstile import Turnstile
 from .wait import Reason, Waits
 
-__all__ = ["RunRecord"]
+__all__ = ["Moment", "RunRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment before a look at what a run waits for; no wake that comes after it is missed."""
+
+    token: WakeToken
+    wakes: int
 
 
 @final
@@ -36,10 +46,12 @@ class RunRecord:
 
     Once `suspending`, durable calls raise `Suspended` and nothing more is recorded. Why is told by `lost` (another
     owner has the run), `problem` (it is stuck), `cancellation.expired` (its time to clean up is over), or none of them:
-    it is set aside. `body` is the task that executes the workflow.
+    it is set aside. `body` is the task that executes the workflow; `open_waiters` are the stores on which its calls may
+    have a waiter, by key.
     """
 
-    def __init__(self, row: RunRow, rows: tuple[StepRow, ...], ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, row: RunRow, rows: tuple[StepRow, ...], tools: Tools) -> None:
+        clock = tools.clock
         self.row = row
         self.history = History(rows)
         self.turn = Turnstile()
@@ -50,8 +62,9 @@ class RunRecord:
         self.body: asyncio.Task[None] | None = None
         self.suspending = False
         self.lost = False
+        self.open_waiters: dict[str, StoreKey] = {}
         self.problem: str | None = None
-        self._ledger = ledger
+        self._tools = tools
         self._under_way: dict[asyncio.Task[Any] | None, str] = {}
         self._branches: set[asyncio.Task[Any]] = set()
         self._idle = False
@@ -175,12 +188,19 @@ class RunRecord:
         self.turn.assign(position)
         return replace(row, position=position, recorded_at_ms=self.clock.now_ms())
 
-    async def complete(self, row: StepRow) -> None:
-        """Record the completion of a call, and hand it over in its turn."""
+    async def complete(self, row: StepRow, *writes: Write) -> None:
+        """Record the completion of a call, together with `writes`, and hand it over in its turn."""
         self.waits.done(row.key)
         numbered = self.number(row)
-        await self.commit(WriteStep(numbered), *self.going_on())
+        _ = await self.commit(WriteStep(numbered), *writes, *self.waiter_removal(row.key), *self.going_on())
         await self.completed(numbered)
+
+    def waiter_removal(self, key: str) -> tuple[Write, ...]:
+        """What removes the waiter that the call `key` may have, to be written with what the call came to."""
+        store, waiters = self.open_waiters.pop(key, None), self._tools.waiters
+        if store is None or not isinstance(waiters, JoinableWaiters):
+            return ()
+        return waiters.removal(store, StepId(self.row.id, key)).writes
 
     async def completed(self, row: StepRow) -> None:
         """The completion is recorded: hand it over in its turn."""
@@ -206,13 +226,44 @@ class RunRecord:
         await self.complete(replace(self.new(key, kind, target), status="cancelled"))
         raise _cancellation(self.row.id)
 
+    def moment(self) -> Moment:
+        """The present moment, to be taken before looking at what may have to be waited for."""
+        return Moment(self._tools.wake_bus.token(self.row.id), self.waits.wakes)
+
+    async def woken(self, moment: Moment, until_ms: int | None) -> Reason:
+        """Wait for a wake of the run since `moment`, "wake", or for the instant, "time"; "cancel" comes first.
+
+        Who waits has shown for what, by `waits.begin`. A wake is a hint: look again.
+        """
+        self._tools.on_wait()
+        hint = asyncio.get_running_loop().create_task(self._hint(moment.token))
+        cancellable = self.cancellation.may_reach
+        try:
+            reason = await self.waits.first(
+                hint, until_ms, cancellable=cancellable, executing=False, wakes=moment.wakes
+            )
+        finally:
+            _ = hint.cancel()
+        if reason == "aside":
+            raise Suspended
+        return "wake" if reason == "task" else reason
+
+    async def _hint(self, token: WakeToken) -> None:
+        """Return at the hint of the bus; of one that is broken there comes none, and the worker's poll must do."""
+        try:
+            await self._tools.wake_bus.await_wake(self.row.id, token)
+        except Exception as error:
+            message = f"the wake bus failed, so run {self.row.id!r} is woken by polling"
+            asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
+            _ = await asyncio.get_running_loop().create_future()
+
     async def reached(self, row: StepRow, at_ms: int, text: str, *writes: Write) -> bool:
         """Wait for an instant, shown in the run's row. False: cancellation came first. `writes` go with that row."""
         if at_ms <= self.clock.now_ms():
             return True
         self.waits.begin(row.key, text, at_ms)
         if shown := (*writes, *self.standing()):
-            await self.commit(*shown)
+            _ = await self.commit(*shown)
         reason = await self.waits.first(None, at_ms, cancellable=self.cancellation.may_reach)
         if reason == "aside":
             raise Suspended
@@ -231,7 +282,7 @@ class RunRecord:
     async def show(self) -> None:
         """One of the branches that were forked has ended: if the others only wait, the run waits."""
         if self.row.state == "running" and not self.suspending and (shown := self.standing()):
-            await self.commit(*shown)
+            _ = await self.commit(*shown)
 
     def join(self, branches: Sequence[asyncio.Task[Any]]) -> None:
         """All of these have ended, and the branch that calls goes on."""
@@ -248,12 +299,17 @@ class RunRecord:
     def fence(self) -> RunFence:
         return RunFence(self.row.id, self.row.fence)
 
-    async def commit(self, *writes: Write) -> None:
-        """Write under the run's fence, however often it takes. Raises Suspended once the run is lost, or set aside."""
+    async def commit(self, *writes: Write) -> tuple[Registered, ...]:
+        """Write under the run's fence, however often it takes; the waiters that were registered.
+
+        Raises Suspended once the run is lost, or set aside.
+        """
         pauses = Pauses()
         batch = Batch((self.fence,), writes)
-        while isinstance(verdict := await self._ledger.commit(batch), Failure):
+        while isinstance(verdict := await self._tools.ledger.commit(batch), Failure):
             _ = await self.try_again(verdict.failure(), pauses)
+        committed = verdict.unwrap()
+        return committed.registered if isinstance(committed, Committed) else ()
 
     async def try_again(self, refusal: object, pauses: Pauses, *, cancellable: bool = False) -> Reason:
         """After a call was refused: pause, or raise Suspended if the run is lost or set aside."""
@@ -284,9 +340,12 @@ class RunRecord:
 
     def standing(self) -> tuple[ChangeRun, ...]:
         """The change of the run's row, if all its branches wait now: for what, and until when."""
-        if not self._only_waits:
+        text, wake_at_ms = self.waits.text, self.waits.earliest_ms
+        is_shown = self.row.state == "waiting" and (self.row.waiting_on, self.row.wake_at_ms) == (text, wake_at_ms)
+        if not self._only_waits or is_shown:
             return ()
-        shown: RunColumns = {"waiting_on": self.waits.text, "wake_at_ms": self.waits.earliest_ms}
+        self.row = replace(self.row, waiting_on=text, wake_at_ms=wake_at_ms)
+        shown: RunColumns = {"waiting_on": text, "wake_at_ms": wake_at_ms}
         return (ChangeRun(self.row.id, self.after("wait", shown)),)
 
     def going_on(self) -> tuple[ChangeRun, ...]:
@@ -298,7 +357,8 @@ class RunRecord:
     async def end(self, event: RunEvent, outcome: bytes | None, problem: str | None) -> None:
         """Record how the run ended. Nobody writes to it after that, whatever he has read before."""
         _ = self.going_on()  # a run that ends is not waiting, whatever its row said last
-        await self.commit(self._leave(event, {"outcome": outcome, "problem": problem}))
+        left = [write for key in tuple(self.open_waiters) for write in self.waiter_removal(key)]
+        _ = await self.commit(*left, self._leave(event, {"outcome": outcome, "problem": problem}))
 
     def _leave(self, event: RunEvent, columns: RunColumns) -> ChangeRun:
         """The change by which this owner leaves the run; whatever names its fence after that is refused."""
@@ -330,7 +390,7 @@ class RunRecord:
             change = self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
         batch = Batch((self.fence,), (change,))
         for _ in range(GIVE_BACK_TRIES):
-            verdict = await self._ledger.commit(batch)
+            verdict = await self._tools.ledger.commit(batch)
             if not isinstance(verdict, Failure) or isinstance(verdict.failure(), Fenced):
                 return True
         return False

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
 from ...core.codec import elements, error_json
@@ -18,31 +17,17 @@ from ...core.history import Asked
 from ...core.model import RecordedError
 from ...core.run import RunRow
 from ...core.step import StepRow
-from ...services.clock import Clock
 from ...services.driver import DurableCall, StepCall, StoreCalls
-from ...services.ids import Ids
-from ...services.ledger import Ledger
 from ...services.run import Run
 from ...services.step import NotReplaySafe, StepFailed, Suspended
-from ...services.store import Store
 from ...services.workflow import AnyWorkflow
-from .execution import Pool, as_recorded
+from .execution import as_recorded
 from .record import RunRecord
 from .steps import VALUE_BYTES, DrivenSteps, too_large
 from .stores import DrivenStores
+from .tools import Tools
 
-__all__ = ["RunDriver", "Tools"]
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What all drivers of an engine share."""
-
-    ledger: Ledger
-    store: Store
-    clock: Clock
-    ids: Ids
-    pool: Pool
+__all__ = ["RunDriver"]
 
 
 Ending: TypeAlias = tuple[Literal["complete", "fail", "cancel"], bytes | None]
@@ -56,9 +41,9 @@ class RunDriver:
     def __init__(self, tools: Tools, row: RunRow, workflow: AnyWorkflow, rows: tuple[StepRow, ...]) -> None:
         self._tools = tools
         self._workflow = workflow
-        self._record = RunRecord(row, rows, tools.ledger, tools.clock)
+        self._record = RunRecord(row, rows, tools)
         self._steps = DrivenSteps(self._record, tools.pool)
-        self._stores = DrivenStores(self._record, tools.ledger, tools.store, tools.ids)
+        self._stores = DrivenStores(self._record, tools)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._unawaited: set[DurableCall[Any]] = set()
         self._deferred: list[tuple[StepCall, Asked]] = []
@@ -72,6 +57,10 @@ class RunDriver:
     def cancel(self) -> None:
         """Let cancellation reach the workflow."""
         self._record.cancel()
+
+    def wake(self) -> None:
+        """Let the run look again at what it waits for."""
+        self._record.waits.wake()
 
     async def drive(self) -> bool:
         """Execute the run to one of its four ends. False: the ledger did not take it back, so it may still be ours.

@@ -145,10 +145,10 @@ class DrivenSteps:
         going_on = self._record.going_on()
         if call.mode == "at_most_once":  # that it may have begun must be known before it begins
             row = replace(row, status="started", at_ms=None, recorded_at_ms=self._record.clock.now_ms())
-            await self._record.commit(WriteStep(row), *going_on)
+            _ = await self._record.commit(WriteStep(row), *going_on)
             return row  # and begins now, also if the run was set aside meanwhile: it is recorded as if it had
         if going_on and row.status == "retrying":
-            await self._record.commit(*going_on)
+            _ = await self._record.commit(*going_on)
         if self._record.suspending:
             raise Suspended
         return row
@@ -191,7 +191,7 @@ class DrivenSteps:
             value=error_json(failed.error, failed.kind),
             recorded_at_ms=now_ms,
         )
-        await self._record.commit(WriteStep(noted))
+        _ = await self._record.commit(WriteStep(noted))
         self._record.history.record(noted)
         return noted
 

@@ -46,9 +46,10 @@ class StoreCall:
         return replace(self._row, status="failed", value=error_json(as_recorded(error), kind))
 
     def cut(self) -> None:
-        """It comes to nothing: cancellation takes its place."""
+        """It comes to nothing, for now or for good: cancellation takes its place, or it is tried again later."""
         if self.numbered is not None:
             self._record.turn.abandon(_numbered(self.numbered))
+            self.numbered = None
 
     def join(self, outcome: Outcome[Named, StoreFailure]) -> Batch:
         """What is committed beside the operation when it comes to this outcome."""

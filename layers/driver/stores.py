@@ -1,73 +1,67 @@
-"""The durable calls of one run on stores: carried out by the injected store, recorded in the same batch.
-
-A store that can join (`Joinable`) commits the row of the call together with what it does, and the row names the
-revision whose state is read back from the ledger. With any other, its receipt makes the operation exactly-once; the row
-follows in a batch of its own, and holds the state, since only the store itself knows where it keeps it.
-
-What a caller's own function raises (an updater, a selector, an initial state) is recorded like the error of a step.
-"""
+"""The durable calls of one run on stores, as `RunStore` asks for them: what each performs, and what it answers."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeAlias, TypeVar, final
+from typing import Generic, TypeVar, final
 
-from ...core.batch import Batch, Fenced
 from ...core.codec import Codec
-from ...core.damage import Damaged, read_document
+from ...core.damage import read_document
 from ...core.model import (
     Conflict,
-    Contended,
     Deleted,
     InvalidState,
     ReceiptMismatch,
     Revision,
     Snapshot,
     StepId,
-    StoreKey,
     StoreNotFound,
+    Taken,
+    TimedOut,
     TooLarge,
-    Unavailable,
+    Unmatched,
     Updated,
     snapshot_of,
     updated_of,
 )
-from ...core.operation import Create, DeleteFrom, Operation, Update, UpdateFrom
+from ...core.operation import Create, DeleteFrom, Update, UpdateFrom
 from ...core.outcome import Failure, Outcome, Success
-from ...core.step import StepRow
-from ...core.store_outcome import Named, StoreFailure, read_outcome
-from ...services.ids import Ids
-from ...services.ledger import Ledger
-from ...services.step import Suspended
-from ...services.store import Initial, Joinable, Store, StoreDefinition, Updater, resolve_initial
-from .pause import Pauses
+from ...core.store_outcome import Named, StoreFailure
+from ...services.store import (
+    Claim,
+    Initial,
+    Joinable,
+    Selector,
+    StoreDefinition,
+    Updater,
+    resolve_initial,
+)
 from .record import RunRecord
-from .steps import VALUE_BYTES, raise_recorded
 from .store_call import StoreCall
+from .store_steps import StoreSteps, mapped
+from .store_waits import Looking, StoreWaits, Taking, encoded_selection, not_awaitable
+from .tools import Tools
 
 __all__ = ["DrivenStores"]
 
-_T = TypeVar("_T")
 _A = TypeVar("_A")
-_B = TypeVar("_B")
 _F = TypeVar("_F")
-
-Passing: TypeAlias = Contended | Fenced | Unavailable
-"""What a run never sees: the call is tried again, or the run is set aside."""
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 @final
 class DrivenStores:
     """The store calls of one run."""
 
-    def __init__(self, record: RunRecord, ledger: Ledger, store: Store, ids: Ids) -> None:
+    def __init__(self, record: RunRecord, tools: Tools) -> None:
         self._record = record
-        self._ledger = ledger
-        self._store = store
-        self._ids = ids
+        self._ledger = tools.ledger
+        self._store = tools.store
+        self._ids = tools.ids
+        self._steps = StoreSteps(record, tools)
+        self._waits = StoreWaits(record, tools, self._steps)
 
     # --- reads ----------------------------------------------------------------
 
@@ -75,9 +69,9 @@ class DrivenStores:
         self, key: str, definition: StoreDefinition[_T], id: str
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState]:
         async def live(_: StoreCall) -> Outcome[Named, StoreFailure]:
-            return _map(await self._get(definition, id), self._namer(definition).snapshot)
+            return mapped(await self._get(definition, id), self._namer(definition).snapshot)
 
-        recorded = await self._recorded(key, "store.get", definition.key(id), live)
+        recorded = await self._steps.recorded(key, "store.get", definition.key(id), live)
         return _only(await self._snapshot(definition, id, recorded), StoreNotFound, InvalidState)
 
     async def select(
@@ -86,21 +80,18 @@ class DrivenStores:
         what = f"the value that {key!r} selected"
 
         def name(snapshot: Snapshot[_T]) -> Named:
-            encoded = codec.encode(_not_awaitable(selector(snapshot.state), key), what)
-            _ = codec.decode(encoded, what)
-            if len(encoded) > VALUE_BYTES:
-                raise ValueError(f"{what} is {len(encoded)} bytes of JSON, and the limit is {VALUE_BYTES}")
-            return Named("selected", snapshot.revision, value=encoded)
+            chosen = not_awaitable(selector(snapshot.state), key)
+            return Named("selected", snapshot.revision, value=encoded_selection(chosen, codec, what))
 
         async def live(_: StoreCall) -> Outcome[Named, StoreFailure]:
-            return _map(await self._get(definition, id), name)
+            return mapped(await self._get(definition, id), name)
 
-        recorded = await self._recorded(key, "store.select", definition.key(id), live)
-        chosen = _map(recorded, lambda named: self._selected(named, codec, what))
+        recorded = await self._steps.recorded(key, "store.select", definition.key(id), live)
+        chosen = mapped(recorded, lambda named: self._selected(named, codec, what))
         return _only(chosen, StoreNotFound, InvalidState)
 
     async def _get(self, definition: StoreDefinition[_T], id: str) -> Outcome[Snapshot[_T], StoreFailure]:
-        return await self._insistently(partial(self._store.get, definition, id))
+        return await self._steps.insistently(partial(self._store.get, definition, id))
 
     # --- writes ---------------------------------------------------------------
 
@@ -113,13 +104,13 @@ class DrivenStores:
             found = await self._get(definition, id)
             name = self._namer(definition).snapshot
             if isinstance(found, Success) or not isinstance(found.failure(), StoreNotFound):
-                return _map(found, name)
+                return mapped(found, name)
             value = await resolve_initial(initial)
             operation = Create(store_key, definition.schema, value, self._ids.new())
             plain = partial(self._store.get_or_create, definition, id, value)
-            return await self._apply(call, operation, name, plain)
+            return await self._steps.apply(call, operation, name, plain)
 
-        recorded = await self._recorded(key, "store.get_or_create", store_key, live)
+        recorded = await self._steps.recorded(key, "store.get_or_create", store_key, live)
         return _only(await self._snapshot(definition, id, recorded), InvalidState, TooLarge)
 
     async def update(
@@ -130,9 +121,9 @@ class DrivenStores:
         async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             operation = Update(definition.key(id), definition.schema, updater, step)
             plain = partial(self._store.update, definition, id, updater, step=step)
-            return await self._apply(call, operation, self._namer(definition).updated, plain)
+            return await self._steps.apply(call, operation, self._namer(definition).updated, plain)
 
-        recorded = await self._recorded(key, "store.update", definition.key(id), live)
+        recorded = await self._steps.recorded(key, "store.update", definition.key(id), live)
         updated = await self._updated(definition, id, recorded)
         return _only(updated, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
 
@@ -150,9 +141,9 @@ class DrivenStores:
         async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             operation = UpdateFrom(definition.key(id), definition.schema, revision, updater, step)
             plain = partial(self._store.update_from, definition, id, revision, updater, step=step)
-            return await self._apply(call, operation, self._namer(definition).updated, plain)
+            return await self._steps.apply(call, operation, self._namer(definition).updated, plain)
 
-        recorded = await self._recorded(key, "store.update_from", definition.key(id), live)
+        recorded = await self._steps.recorded(key, "store.update_from", definition.key(id), live)
         return await self._updated(definition, id, recorded)
 
     async def delete_from(
@@ -164,76 +155,65 @@ class DrivenStores:
         async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             operation = DeleteFrom(definition.key(id), revision, step)
             plain = partial(self._store.delete_from, definition, id, revision, step=step)
-            return await self._apply(call, operation, _name_deleted, plain)
+            return await self._steps.apply(call, operation, _name_deleted, plain)
 
-        recorded = await self._recorded(key, "store.delete_from", definition.key(id), live)
-        deleted = _map(recorded, lambda _: Deleted())
+        recorded = await self._steps.recorded(key, "store.delete_from", definition.key(id), live)
+        deleted = mapped(recorded, lambda _: Deleted())
         return _only(deleted, Conflict, StoreNotFound, ReceiptMismatch, TooLarge)
+
+    # --- takes and waits ------------------------------------------------------
+
+    async def take_now(
+        self,
+        key: str,
+        definition: StoreDefinition[_T],
+        id: str,
+        selector: Selector[_T, _R],
+        claim: Claim[_T, _R],
+        codec: Codec,
+    ) -> Outcome[Taken[object], Unmatched | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
+        taking = Taking(key, definition, id, selector, claim, codec)
+
+        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
+            return await self._waits.take_once(call, taking, None)
+
+        recorded = await self._steps.recorded(key, "store.take", taking.store, live)
+        taken = mapped(recorded, lambda named: self._taken(named, taking))
+        return _only(taken, Unmatched, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
+
+    async def take(
+        self,
+        key: str,
+        definition: StoreDefinition[_T],
+        id: str,
+        selector: Selector[_T, _R],
+        claim: Claim[_T, _R],
+        codec: Codec,
+    ) -> Outcome[Taken[object], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
+        taking = Taking(key, definition, id, selector, claim, codec)
+        recorded = await self._waits.take(taking)
+        taken = mapped(recorded, lambda named: self._taken(named, taking))
+        return _only(taken, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
+
+    def _taken(self, named: Named, taking: Taking[_T, _R]) -> Taken[object]:
+        return Taken(self._selected(named, taking.codec, taking.what), _revision_of(named))
+
+    async def when(
+        self,
+        key: str,
+        definition: StoreDefinition[_T],
+        id: str,
+        selector: Selector[_T, object],
+        codec: Codec,
+        timeout_ms: int | None,
+    ) -> Outcome[object, StoreNotFound | InvalidState | TimedOut]:
+        looking = Looking(key, definition, id, selector, codec)
+        recorded = await self._waits.when(looking, timeout_ms)
+        found = mapped(recorded, lambda named: self._selected(named, codec, looking.what))
+        return _only(found, StoreNotFound, InvalidState, TimedOut)
 
     def _namer(self, definition: StoreDefinition[_T]) -> _Namer[_T]:
         return _Namer(None if isinstance(self._store, Joinable) else definition.schema.encode)
-
-    # --- the way of every call --------------------------------------------------
-
-    async def _recorded(
-        self, key: str, kind: str, store: StoreKey, live: Callable[[StoreCall], Awaitable[Outcome[Named, StoreFailure]]]
-    ) -> Outcome[Named, StoreFailure]:
-        """The recorded outcome of a call, or what it comes to now, recorded and handed over in its turn."""
-        asked = await self._record.begin(key, kind, str(store))
-        if asked.row is not None:
-            await self._record.hand_over(asked.row)
-            return _outcome(asked.row)
-        call = StoreCall(self._record, self._record.new(key, kind, str(store)), store)
-        try:
-            outcome = await live(call)
-        except _Cancelled:
-            call.cut()
-            await self._record.complete_cancelled(key, kind, str(store))
-        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended, SystemExit):
-            raise  # these end more than the call
-        except BaseException as error:
-            failed = call.failed(error)
-            await self._record.complete(failed)
-            raise_recorded(failed)
-        if call.numbered is None:
-            await self._record.complete(call.row(outcome))
-        else:
-            await self._record.completed(call.numbered)
-        return outcome
-
-    async def _apply(
-        self,
-        call: StoreCall,
-        operation: Operation[_A, StoreFailure],
-        name: Callable[[_A], Named],
-        plain: Callable[[], Awaitable[Outcome[_A, StoreFailure | Passing]]],
-    ) -> Outcome[Named, StoreFailure]:
-        store = self._store
-        if not isinstance(store, Joinable):
-            return _map(await self._insistently(plain), name)
-
-        def join(outcome: Outcome[_A, StoreFailure | ReceiptMismatch | TooLarge]) -> Batch:
-            return call.join(_map(outcome, name))
-
-        return _map(await self._insistently(lambda: store.apply(operation, join)), name)
-
-    async def _insistently(
-        self, attempt: Callable[[], Awaitable[Outcome[_A, StoreFailure | Passing]]], *, cancellable: bool = True
-    ) -> Outcome[_A, StoreFailure]:
-        """What a store answers, however often it has to be asked. Raises Suspended if the run is lost or set aside."""
-        pauses = Pauses()
-        while True:
-            outcome = await attempt()
-            if isinstance(outcome, Success):
-                return outcome
-            failure = outcome.failure()
-            if isinstance(failure, Damaged):
-                self._record.stop(failure.reason)
-            if not isinstance(failure, Contended | Fenced | Unavailable):
-                return Failure(failure)
-            may_end = cancellable and self._record.cancellation.may_reach
-            if await self._record.try_again(failure, pauses, cancellable=may_end) == "cancel":
-                raise _Cancelled
 
     # --- states of recorded revisions -------------------------------------------
 
@@ -243,7 +223,7 @@ class DrivenStores:
         if isinstance(recorded, Failure):
             return recorded
         read = await self._state(definition, id, recorded.unwrap())
-        return _map(read, lambda pair: snapshot_of(partial(definition.schema.clone, pair[0]), pair[1]))
+        return mapped(read, lambda pair: snapshot_of(partial(definition.schema.clone, pair[0]), pair[1]))
 
     async def _updated(
         self, definition: StoreDefinition[_T], id: str, recorded: Outcome[Named, StoreFailure]
@@ -252,7 +232,7 @@ class DrivenStores:
             return recorded
         read = await self._state(definition, id, recorded.unwrap())
         before = recorded.unwrap().previous_version or 0
-        return _map(read, lambda pair: updated_of(partial(definition.schema.clone, pair[0]), before, pair[1]))
+        return mapped(read, lambda pair: updated_of(partial(definition.schema.clone, pair[0]), before, pair[1]))
 
     async def _state(
         self, definition: StoreDefinition[_T], id: str, named: Named
@@ -260,7 +240,7 @@ class DrivenStores:
         """The state that a row holds, or at the revision that it pins."""
         key, revision, json = definition.key(id), _revision_of(named), named.value
         if json is None:
-            read = await self._insistently(partial(self._ledger.document, key, revision), cancellable=False)
+            read = await self._steps.insistently(partial(self._ledger.document, key, revision), cancellable=False)
             if isinstance(read, Failure):
                 return read
             document = read.unwrap()
@@ -291,10 +271,6 @@ class DrivenStores:
 # --- helpers ------------------------------------------------------------------
 
 
-def _map(outcome: Outcome[_A, _F], make: Callable[[_A], _B]) -> Outcome[_B, _F]:
-    return outcome if isinstance(outcome, Failure) else Success(make(outcome.unwrap()))
-
-
 def _only(outcome: Outcome[_A, StoreFailure], *kinds: type[_F]) -> Outcome[_A, _F]:
     """The outcome of a call that meets failures of these kinds and no others."""
     if isinstance(outcome, Success):
@@ -304,11 +280,6 @@ def _only(outcome: Outcome[_A, StoreFailure], *kinds: type[_F]) -> Outcome[_A, _
         if isinstance(failure, kind):
             return Failure(failure)
     raise AssertionError(f"a store call met {failure!r}, which it cannot meet")
-
-
-@final
-class _Cancelled(Exception):
-    """Cancellation of the run came while a store could not answer."""
 
 
 @final
@@ -330,13 +301,6 @@ class _Namer(Generic[_T]):
         return None if self._encode is None else self._encode(answer.state)
 
 
-def _outcome(row: StepRow) -> Outcome[Named, StoreFailure]:
-    """What a recorded call came to, or what it raised."""
-    if row.status == "failed":
-        raise_recorded(row)
-    return read_outcome(row.value or b"{}")
-
-
 def _name_deleted(_: Deleted) -> Named:
     return Named("deleted")
 
@@ -349,11 +313,3 @@ def _revision_of(named: Named) -> Revision:
 
 def _revision(expected: Snapshot[object] | Revision) -> Revision:
     return expected if isinstance(expected, Revision) else expected.revision
-
-
-def _not_awaitable(value: object, key: str) -> object:
-    if not inspect.isawaitable(value):
-        return value
-    if inspect.iscoroutine(value):
-        value.close()
-    raise TypeError(f"the selector of {key!r} is async; a selector is an ordinary function of the state")

@@ -10,23 +10,25 @@ from ...services.clock import Clock
 __all__ = ["Interrupt", "Reason", "Waits"]
 
 Interrupt: TypeAlias = Literal["cancel", "aside"]
-Reason: TypeAlias = Literal["task", "time", "cancel", "aside"]
+Reason: TypeAlias = Literal["task", "time", "wake", "cancel", "aside"]
 
 
 @final
 class Waits:
     """The open waits of one run: those that are shown in its row, and those that are being awaited."""
 
-    __slots__ = ("_awaited", "_clock", "_interrupts", "_shown")
+    __slots__ = ("_awaited", "_clock", "_interrupts", "_shown", "_woken", "wakes")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._shown: dict[str, tuple[str, int]] = {}
+        self._shown: dict[str, tuple[str, int | None]] = {}
         self._awaited: dict[asyncio.Future[Reason], tuple[bool, bool]] = {}
+        self._woken: set[asyncio.Future[Reason]] = set()
         self._interrupts: set[Interrupt] = set()
+        self.wakes = 0
 
-    def begin(self, key: str, text: str, at_ms: int) -> None:
-        """The durable call `key` waits until `at_ms`, as `text` says."""
+    def begin(self, key: str, text: str, at_ms: int | None) -> None:
+        """The durable call `key` waits until `at_ms`, or without end, as `text` says."""
         self._shown[key] = (text, at_ms)
 
     def done(self, key: str) -> None:
@@ -34,7 +36,7 @@ class Waits:
         self._shown.pop(key, None)
 
     def __len__(self) -> int:
-        """How many durable calls wait for an instant."""
+        """How many durable calls wait, for an instant or for a wake."""
         return len(self._shown)
 
     @property
@@ -45,7 +47,14 @@ class Waits:
     @property
     def earliest_ms(self) -> int | None:
         """The first instant that the run waits for."""
-        return min((at_ms for _, at_ms in self._shown.values()), default=None)
+        return min((at_ms for _, at_ms in self._shown.values() if at_ms is not None), default=None)
+
+    def wake(self) -> None:
+        """The run is owed a wake: end the waits for one. `wakes` counts them, for who is about to wait."""
+        self.wakes += 1
+        for future in tuple(self._woken):
+            if not future.done():
+                future.set_result("wake")
 
     def interrupt(self, reason: Interrupt) -> None:
         """End the waits that this may end, now and from now on.
@@ -64,15 +73,19 @@ class Waits:
         *,
         cancellable: bool,
         executing: bool | None = None,
+        wakes: int | None = None,
     ) -> Reason:
         """Wait until the task has ended, the instant has come, or the wait is cut short; which of them it was.
 
-        A task executes something of the user's, unless `executing` says that it does not.
+        A task executes something of the user's, unless `executing` says that it does not. With `wakes`, the number
+        that was read before looking at what is waited for, a wake since then ends it too.
         """
         executing = task is not None if executing is None else executing
         for reason in self._interrupts:
             if _ends(reason, cancellable, executing):
                 return reason
+        if wakes is not None and wakes != self.wakes:
+            return "wake"
         future: asyncio.Future[Reason] = asyncio.get_running_loop().create_future()
 
         def end(reason: Reason) -> None:
@@ -86,10 +99,13 @@ class Waits:
             timer = asyncio.get_running_loop().create_task(self._clock.sleep_until_ms(until_ms))
             timer.add_done_callback(lambda timer: None if timer.cancelled() else end("time"))
         self._awaited[future] = (cancellable, executing)
+        if wakes is not None:
+            self._woken.add(future)
         try:
             return await future
         finally:
             del self._awaited[future]
+            self._woken.discard(future)
             if timer is not None:
                 timer.cancel()
 

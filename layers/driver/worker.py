@@ -16,12 +16,14 @@ from ...core.batch import Batch, ChangeRun, RenewLeases, RunFence
 from ...core.lease import RENEW_MS, claim, hold
 from ...core.model import Unavailable
 from ...core.outcome import Failure, Outcome, Success
+from ...core.poll import PollPolicy
 from ...core.run import RunRow
 from ...core.step import StepRow
 from ...services.ledger import DueRuns
 from ...services.workflow import AnyWorkflow
 from .owner import is_provably_dead
-from .run import RunDriver, Tools
+from .run import RunDriver
+from .tools import Tools
 
 __all__ = ["Worker"]
 
@@ -42,12 +44,19 @@ class Worker:
     """Drives runs of `workflows` as `owner`. `on_end` is called whenever a driver is done with a run."""
 
     def __init__(
-        self, tools: Tools, owner: str, workflows: Mapping[str, AnyWorkflow], on_end: Callable[[str], None]
+        self,
+        tools: Tools,
+        owner: str,
+        workflows: Mapping[str, AnyWorkflow],
+        on_end: Callable[[str], None],
+        poll: PollPolicy,
     ) -> None:
         self._tools = tools
         self._owner = owner
         self._workflows = workflows
         self._on_end = on_end
+        self._poll = poll
+        self._waits = asyncio.Event()
         self._drivers: dict[str, tuple[RunDriver, asyncio.Task[bool]]] = {}
         self._unsure: set[str] = set()
         self._signs = asyncio.Event()
@@ -62,11 +71,16 @@ class Worker:
         """Begin to look for runs."""
         loop = asyncio.get_running_loop()
         self._claiming = loop.create_task(self._claim_loop())
-        self._beside = [loop.create_task(self._watch_loop()), loop.create_task(self._renew_loop())]
+        beside = (self._watch_loop(), self._renew_loop(), self._poll_loop())
+        self._beside = [loop.create_task(each) for each in beside]
 
     def look(self) -> None:
         """There may be something to claim, or to cancel."""
         self._signs.set()
+
+    def poll_soon(self) -> None:
+        """A run begins to wait for a wake: look for wakes that are owed at the first pause again."""
+        self._waits.set()
 
     def drive(self, row: RunRow, rows: tuple[StepRow, ...] = ()) -> None:
         """Execute a run that `owner` has claimed; while the worker closes, give it back."""
@@ -220,6 +234,19 @@ class Worker:
             if not isinstance(changes, Failure) and changes.unwrap() != self._changes:
                 self._changes = changes.unwrap()
                 self.look()
+
+    async def _poll_loop(self) -> None:
+        """Wake runs that are owed a wake whose hint was lost: after growing pauses, from the last wait that began."""
+        clock = self._tools.clock
+        attempt = 1
+        while True:
+            await clock.sleep_until_ms(clock.now_ms() + self._poll.pause_ms(attempt))
+            attempt = 1 if self._waits.is_set() else attempt + 1
+            self._waits.clear()
+            owed = await self._tools.ledger.wakes() if self._drivers else Success(())
+            for wake in () if isinstance(owed, Failure) else owed.unwrap():
+                if (found := self._drivers.get(wake.run_id)) is not None:
+                    found[0].wake()
 
     async def _renew_loop(self) -> None:
         clock = self._tools.clock

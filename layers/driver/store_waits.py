@@ -1,0 +1,358 @@
+"""The durable waits of one run on stores: look, park under what was read, look again when woken.
+
+    look         the selector runs on the state in force; what it finds ends the wait, and so does a store that is gone
+    miss         the waiter is registered with what was read, in the batch that says that the run waits
+    woken        by a change of what was read, by a deletion, by the deadline, or by the poll: look again
+
+The moment is taken before the look, so that no wake between the look and the wait is missed; a wake is a hint, and a
+miss registers the waiter anew. The row that records the end of the wait removes the waiter in the same batch. A wait
+belongs to the instance that it looked at first. After the deadline it looks once more: a match wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeAlias, TypeVar, final
+
+from ...core.batch import Receipt, WriteStep
+from ...core.codec import Codec
+from ...core.draft import track_reads
+from ...core.model import (
+    InvalidState,
+    Paths,
+    Snapshot,
+    StepId,
+    StoreKey,
+    StoreNotFound,
+    Taken,
+    TimedOut,
+    Unavailable,
+    Unmatched,
+)
+from ...core.operation import Held, Operation, Planned, Take
+from ...core.outcome import Failure, Outcome, Success
+from ...core.selector import queue_of, selector_name
+from ...core.step import StepRow
+from ...core.store_outcome import Named, StoreFailure
+from ...core.waiter import Waiter
+from ...services.step import Suspended
+from ...services.store import Claim, Joinable, Lookable, Looked, Selector, StoreDefinition
+from ...services.waiters import JoinableWaiters
+from .record import Moment, RunRecord
+from .steps import VALUE_BYTES, raise_recorded
+from .store_call import StoreCall
+from .store_steps import Cancelled, StoreSteps, recorded_outcome
+from .tools import Tools
+from .wait import Reason
+
+__all__ = ["Looking", "StoreWaits", "Taking", "encoded_selection", "not_awaitable"]
+
+_A = TypeVar("_A")
+_E = TypeVar("_E")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+Live: TypeAlias = Callable[[StoreCall, str | None], Awaitable[Outcome[Named, StoreFailure]]]
+"""One look, at the instance that is named if one is; Unmatched is a miss."""
+
+READ_PATHS = 1_024
+"""More paths than this of one waiter, and it waits for any change of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking(Generic[_T, _R]):
+    """What `when` looks for."""
+
+    key: str
+    definition: StoreDefinition[_T]
+    id: str
+    selector: Selector[_T, _R]
+    codec: Codec
+
+    @property
+    def store(self) -> StoreKey:
+        return self.definition.key(self.id)
+
+    @property
+    def what(self) -> str:
+        return f"the value that {self.key!r} selected"
+
+
+@dataclass(frozen=True, slots=True)
+class Taking(Looking[_T, _R]):
+    """What `take` looks for, and how it makes it its own."""
+
+    claim: Claim[_T, _R]
+
+
+@final
+class StoreWaits:
+    """The waits of one run."""
+
+    def __init__(self, record: RunRecord, tools: Tools, steps: StoreSteps) -> None:
+        self.record = record
+        self._tools = tools
+        self._steps = steps
+
+    # --- what is looked for ---------------------------------------------------
+
+    async def when(self, looking: Looking[_T, _R], timeout_ms: int | None) -> Outcome[Named, StoreFailure]:
+        """Wait until the selector finds something."""
+
+        async def live(_: StoreCall, instance_id: str | None) -> Outcome[Named, StoreFailure]:
+            return await self._look(looking, instance_id)
+
+        return await self.recorded(looking, "store.when", live, timeout_ms)
+
+    async def take(self, taking: Taking[_T, _R]) -> Outcome[Named, StoreFailure]:
+        """Wait until the selector finds something and the claim has made it the run's own."""
+
+        async def live(call: StoreCall, instance_id: str | None) -> Outcome[Named, StoreFailure]:
+            return await self.take_once(call, taking, instance_id, is_final=_is_found)
+
+        return await self.recorded(taking, "store.take", live, None, queue_of(taking.selector))
+
+    async def _look(self, looking: Looking[_T, _R], instance_id: str | None) -> Outcome[Named, StoreFailure]:
+        looked = await self._steps.insistently(partial(self._looked, looking))
+        if isinstance(looked, Failure):
+            return looked
+        found = looked.unwrap()
+        if instance_id not in (None, found.revision.instance_id):
+            return Failure(StoreNotFound(looking.store))
+        selected = found.selected
+        if selected is None or selected is False:
+            return Failure(Unmatched(found.revision, found.read_paths))
+        value = encoded_selection(selected, looking.codec, looking.what)
+        return Success(Named("selected", found.revision, value=value))
+
+    async def _looked(
+        self, looking: Looking[_T, _R]
+    ) -> Outcome[Looked[_R], StoreNotFound | InvalidState | Unavailable]:
+        store = self._tools.store
+        if isinstance(store, Lookable):
+            return await store.look(looking.definition, looking.id, looking.selector)
+        got = await store.get(looking.definition, looking.id)
+        if isinstance(got, Failure):
+            return got
+        snapshot: Snapshot[_T] = got.unwrap()
+        selected, read_paths = track_reads(snapshot.state, looking.selector)
+        return Success(Looked(selected, read_paths, snapshot.revision))
+
+    async def take_once(
+        self,
+        call: StoreCall,
+        taking: Taking[_T, _R],
+        instance_id: str | None,
+        *,
+        is_final: Callable[[Outcome[Named, StoreFailure]], bool] = lambda _: True,
+    ) -> Outcome[Named, StoreFailure]:
+        """Take if the selector finds something; what `is_final` is recorded in the same batch."""
+        step = StepId(self.record.row.id, taking.key)
+        selector, claim, definition = taking.selector, taking.claim, taking.definition
+
+        def name(taken: Taken[_R]) -> Named:
+            value = encoded_selection(taken.selected, taking.codec, taking.what)
+            return Named("selected", taken.revision, value=value)
+
+        operation: Operation[Taken[_R], StoreFailure] = Take(taking.store, definition.schema, selector, claim, step)
+        if instance_id is not None:
+            operation = _OfInstance(operation, instance_id)
+            if not isinstance(self._tools.store, Joinable):
+                looked = await self._look(taking, instance_id)
+                if isinstance(looked, Failure) and isinstance(looked.failure(), StoreNotFound):
+                    return looked
+        plain = partial(self._tools.store.take, definition, taking.id, selector, claim, step=step)
+        return await self._steps.apply(call, operation, name, plain, is_final=is_final)
+
+    # --- the wait ---------------------------------------------------------------
+
+    async def _recorded(
+        self, looking: Looking[_T, _R], kind: str, live: Live, timeout_ms: int | None, queue: str | None = None
+    ) -> Outcome[Named, StoreFailure]:
+        """The recorded outcome of a wait, or what it comes to now, recorded and handed over in its turn."""
+        record, key, store = self.record, looking.key, looking.store
+        asked = await record.begin(key, kind, str(store))
+        if asked.row is not None and asked.decision in ("answer", "raise"):
+            await record.hand_over(asked.row)
+            return recorded_outcome(asked.row)
+        row = asked.row or replace(
+            record.new(key, kind, str(store)),
+            status="waiting",
+            at_ms=None if timeout_ms is None else record.clock.now_ms() + timeout_ms,
+        )
+        call = StoreCall(record, replace(row, status="done", at_ms=None), store)
+        wait = _Wait(self, looking, kind, row, live, timeout_ms, queue, is_new=asked.row is None)
+        try:
+            outcome = await wait.end(call)
+        except Cancelled:
+            call.cut()
+            await record.complete_cancelled(key, kind, str(store))
+        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended, SystemExit):
+            raise  # these end more than the call
+        except BaseException as error:
+            failed = call.failed(error)
+            await record.complete(failed)
+            raise_recorded(failed)
+        if call.numbered is None:
+            await record.complete(call.row(outcome))
+        else:
+            await record.completed(call.numbered)
+        await self._forget(store, key)
+        return outcome
+
+    async def look_again(self, store: StoreKey, key: str) -> str | None:
+        """The instance that an earlier owner's wait looked at, whose waiter is still registered."""
+        ledger, run_id = self._tools.ledger, self.record.row.id
+        found = await self._steps.insistently(partial(ledger.waiters, key=store, run_id=run_id))
+        if isinstance(found, Failure):
+            return None
+        seen = [row.waiter.seen.instance_id for row in found.unwrap() if row.waiter.step.key == key]
+        if seen:
+            self.record.open_waiters[key] = store
+        return seen[0] if seen else None
+
+    async def park(self, row: StepRow, waiter: Waiter, moment: Moment, text: str, *, is_new: bool) -> Reason:
+        """Register the waiter and show that the run waits; then wait. "wake" comes at once if it is due already."""
+        record, waiters = self.record, self._tools.waiters
+        record.waits.begin(row.key, text, row.at_ms)
+        writes = (WriteStep(row),) if is_new else ()
+        until_ms = row.at_ms
+        if isinstance(waiters, JoinableWaiters):
+            registration = waiters.registration(waiter).writes
+            registered = await record.commit(*writes, *registration, *record.standing())
+            record.open_waiters[row.key] = waiter.key
+            if any(answer.due for answer in registered):
+                return "wake"
+        else:
+            if shown := (*writes, *record.standing()):
+                _ = await record.commit(*shown)
+            answer = await waiters.register(waiter)
+            if isinstance(answer, Success) and answer.unwrap().due:
+                return "wake"
+            if isinstance(answer, Failure):  # nobody will wake it: it looks now and then
+                again_ms = record.clock.now_ms() + UNREGISTERED_MS
+                until_ms = again_ms if until_ms is None else min(until_ms, again_ms)
+        return await record.woken(moment, until_ms)
+
+    async def _forget(self, store: StoreKey, key: str) -> None:
+        """The wait is over: let waiters that were not removed in its batch know."""
+        if not isinstance(self._tools.waiters, JoinableWaiters):
+            _ = await self._tools.waiters.cancel(store, StepId(self.record.row.id, key))
+
+
+UNREGISTERED_MS = 1_000
+"""How often a wait looks that could not be registered."""
+
+
+@final
+class _Wait(Generic[_T, _R]):
+    """One wait under way: the row that shows it, and the instance that it belongs to once it has looked."""
+
+    def __init__(
+        self,
+        waits: StoreWaits,
+        looking: Looking[_T, _R],
+        kind: str,
+        row: StepRow,
+        live: Live,
+        timeout_ms: int | None,
+        queue: str | None,
+        *,
+        is_new: bool,
+    ) -> None:
+        self._waits = waits
+        self._looking = looking
+        self._row = row
+        self._live = live
+        self._timeout_ms = timeout_ms
+        self._queue = queue
+        self._is_new = is_new
+        self._text = f"{kind.removeprefix('store.')} {looking.key!r} of {looking.store}: " + selector_name(
+            looking.selector
+        )
+
+    async def end(self, call: StoreCall) -> Outcome[Named, StoreFailure]:
+        """Look, and wait, until there is an outcome. Raises Cancelled if cancellation came first."""
+        waits, row, store = self._waits, self._row, self._looking.store
+        record = waits.record
+        instance_id = None if self._is_new else await waits.look_again(store, row.key)
+        while True:
+            moment = record.moment()
+            is_last = row.at_ms is not None and row.at_ms <= record.clock.now_ms()
+            outcome = await self._live(call, instance_id)
+            missed = None if isinstance(outcome, Success) else outcome.failure()
+            if not isinstance(missed, Unmatched):
+                return outcome
+            if instance_id not in (None, missed.revision.instance_id):
+                return Failure(StoreNotFound(store))
+            if is_last:
+                return Failure(TimedOut(self._timeout_ms or 0))
+            instance_id = missed.revision.instance_id
+            step = StepId(row.run_id, row.key)
+            waiter = Waiter(store, step, missed.revision, _bounded(missed.read_paths), queue=self._queue)
+            reason = await waits.park(row, waiter, moment, self._text, is_new=self._is_new)
+            self._is_new = False
+            if reason == "cancel":
+                raise Cancelled
+
+
+# --- helpers ------------------------------------------------------------------
+
+
+@final
+class _OfInstance(Generic[_A, _E]):
+    """An operation on one instance of a store: on another one it finds no store."""
+
+    __slots__ = ("_instance_id", "_operation", "answers_state", "kind")
+
+    def __init__(self, operation: Operation[_A, _E], instance_id: str) -> None:
+        self._operation = operation
+        self._instance_id = instance_id
+        self.kind = operation.kind
+        self.answers_state = operation.answers_state
+
+    @property
+    def key(self) -> StoreKey:
+        return self._operation.key
+
+    @property
+    def step(self) -> StepId | None:
+        return self._operation.step
+
+    def plan(self, held: Held | None) -> Planned[_A, _E | StoreNotFound]:
+        if held is not None and held.revision.instance_id != self._instance_id:
+            return Planned(Failure(StoreNotFound(self.key)), held)
+        return self._operation.plan(held)
+
+    def answer(self, receipt: Receipt, held: Held | None) -> Outcome[_A, _E | StoreNotFound]:
+        return self._operation.answer(receipt, held)
+
+
+def _is_found(outcome: Outcome[Named, StoreFailure]) -> bool:
+    return not (isinstance(outcome, Failure) and isinstance(outcome.failure(), Unmatched))
+
+
+def _bounded(paths: Paths) -> Paths:
+    return paths if len(paths) <= READ_PATHS else ((),)
+
+
+def encoded_selection(value: object, codec: Codec, what: str) -> bytes:
+    """A selected value as JSON that gives it back; a TypeError or ValueError if it cannot be recorded."""
+    encoded = codec.encode(value, what)
+    _ = codec.decode(encoded, what)
+    if len(encoded) > VALUE_BYTES:
+        raise ValueError(f"{what} is {len(encoded)} bytes of JSON, and the limit is {VALUE_BYTES}")
+    return encoded
+
+
+def not_awaitable(value: object, key: str) -> object:
+    """What a selector gave; a TypeError if it is async."""
+    if not inspect.isawaitable(value):
+        return value
+    if inspect.iscoroutine(value):
+        value.close()
+    raise TypeError(f"the selector of {key!r} is async; a selector is an ordinary function of the state")
