@@ -274,6 +274,7 @@ def _exactly_once(
 class Take(Struct, Generic[_T, _R], frozen=True):
     """Change what a selector finds by a claim, in one commit; a miss changes nothing, and leaves no receipt.
 
+    With `instance_id` it takes from that instance of the store alone, and from another one it finds no store.
     With a step the receipt keeps what was selected, by the codec of the selector's annotation, and gives it again; a
     TypeError says what cannot be kept so, before anything is written.
     """
@@ -283,13 +284,14 @@ class Take(Struct, Generic[_T, _R], frozen=True):
     selector: Callable[[_T], _R | Literal[False] | None]
     claim: Callable[[_T, _R], None]
     step: StepId | None = None
+    instance_id: str | None = None
     kind: ClassVar[str] = "take"
     answers_state: ClassVar[bool] = False
 
     def plan(self, held: Held | None) -> Planned[Taken[_R], Unmatched | StoreNotFound | InvalidState | TooLarge]:
         key, schema = self.key, self.schema
-        if held is None:
-            return Planned(Failure(StoreNotFound(key)), None)
+        if held is None or self.instance_id not in (None, held.revision.instance_id):
+            return Planned(Failure(StoreNotFound(key)), held)
         read = held.read(schema)
         if not isinstance(read, Success):
             return Planned(Failure(InvalidState(key, read.failure())), held)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar, final
 
-from ...core.batch import Receipt, WriteStep
+from ...core.batch import WriteStep
 from ...core.codec import Codec
 from ...core.draft import track_reads
 from ...core.model import (
@@ -33,7 +33,7 @@ from ...core.model import (
     Unavailable,
     Unmatched,
 )
-from ...core.operation import Held, Operation, Planned, Take
+from ...core.operation import Take
 from ...core.outcome import Failure, Outcome, Success
 from ...core.selector import queue_of, selector_name
 from ...core.step import StepRow
@@ -51,8 +51,6 @@ from .wait import Reason
 
 __all__ = ["Looking", "StoreWaits", "Taking", "encoded_selection", "not_awaitable"]
 
-_A = TypeVar("_A")
-_E = TypeVar("_E")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
 
@@ -106,7 +104,7 @@ class StoreWaits:
         async def live(_: StoreCall, instance_id: str | None) -> Outcome[Named, StoreFailure]:
             return await self._look(looking, instance_id)
 
-        return await self.recorded(looking, "store.when", live, timeout_ms)
+        return await self._recorded(looking, "store.when", live, timeout_ms)
 
     async def take(self, taking: Taking[_T, _R]) -> Outcome[Named, StoreFailure]:
         """Wait until the selector finds something and the claim has made it the run's own."""
@@ -114,7 +112,7 @@ class StoreWaits:
         async def live(call: StoreCall, instance_id: str | None) -> Outcome[Named, StoreFailure]:
             return await self.take_once(call, taking, instance_id, is_final=_is_found)
 
-        return await self.recorded(taking, "store.take", live, None, queue_of(taking.selector))
+        return await self._recorded(taking, "store.take", live, None, queue_of(taking.selector))
 
     async def _look(self, looking: Looking[_T, _R], instance_id: str | None) -> Outcome[Named, StoreFailure]:
         looked = await self._steps.insistently(partial(self._looked, looking))
@@ -158,13 +156,11 @@ class StoreWaits:
             value = encoded_selection(taken.selected, taking.codec, taking.what)
             return Named("selected", taken.revision, value=value)
 
-        operation: Operation[Taken[_R], StoreFailure] = Take(taking.store, definition.schema, selector, claim, step)
-        if instance_id is not None:
-            operation = _OfInstance(operation, instance_id)
-            if not isinstance(self._tools.store, Joinable):
-                looked = await self._look(taking, instance_id)
-                if isinstance(looked, Failure) and isinstance(looked.failure(), StoreNotFound):
-                    return looked
+        operation = Take(taking.store, definition.schema, selector, claim, step, instance_id)
+        if instance_id is not None and not isinstance(self._tools.store, Joinable):
+            looked = await self._look(taking, instance_id)
+            if isinstance(looked, Failure) and isinstance(looked.failure(), StoreNotFound):
+                return looked
         plain = partial(self._tools.store.take, definition, taking.id, selector, claim, step=step)
         return await self._steps.apply(call, operation, name, plain, is_final=is_final)
 
@@ -301,35 +297,6 @@ class _Wait(Generic[_T, _R]):
 
 
 # --- helpers ------------------------------------------------------------------
-
-
-@final
-class _OfInstance(Generic[_A, _E]):
-    """An operation on one instance of a store: on another one it finds no store."""
-
-    __slots__ = ("_instance_id", "_operation", "answers_state", "kind")
-
-    def __init__(self, operation: Operation[_A, _E], instance_id: str) -> None:
-        self._operation = operation
-        self._instance_id = instance_id
-        self.kind = operation.kind
-        self.answers_state = operation.answers_state
-
-    @property
-    def key(self) -> StoreKey:
-        return self._operation.key
-
-    @property
-    def step(self) -> StepId | None:
-        return self._operation.step
-
-    def plan(self, held: Held | None) -> Planned[_A, _E | StoreNotFound]:
-        if held is not None and held.revision.instance_id != self._instance_id:
-            return Planned(Failure(StoreNotFound(self.key)), held)
-        return self._operation.plan(held)
-
-    def answer(self, receipt: Receipt, held: Held | None) -> Outcome[_A, _E | StoreNotFound]:
-        return self._operation.answer(receipt, held)
 
 
 def _is_found(outcome: Outcome[Named, StoreFailure]) -> bool:

@@ -144,7 +144,8 @@ class DrivenStores:
             return await self._steps.apply(call, operation, self._namer(definition).updated, plain)
 
         recorded = await self._steps.recorded(key, "store.update_from", definition.key(id), live)
-        return await self._updated(definition, id, recorded)
+        updated = await self._updated(definition, id, recorded)
+        return _only(updated, Conflict, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
 
     async def delete_from(
         self, key: str, definition: StoreDefinition[_T], id: str, expected: Snapshot[_T] | Revision
@@ -172,7 +173,7 @@ class DrivenStores:
         claim: Claim[_T, _R],
         codec: Codec,
     ) -> Outcome[Taken[object], Unmatched | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
-        taking = Taking(key, definition, id, selector, claim, codec)
+        taking = Taking(key, definition, id, selector, codec, claim)
 
         async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             return await self._waits.take_once(call, taking, None)
@@ -190,7 +191,7 @@ class DrivenStores:
         claim: Claim[_T, _R],
         codec: Codec,
     ) -> Outcome[Taken[object], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
-        taking = Taking(key, definition, id, selector, claim, codec)
+        taking = Taking(key, definition, id, selector, codec, claim)
         recorded = await self._waits.take(taking)
         taken = mapped(recorded, lambda named: self._taken(named, taking))
         return _only(taken, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
