@@ -16,9 +16,9 @@ import msgspec
 from pydantic_core import to_json
 
 from .kind import is_dict, is_list, stands_for
-from .model import Path
+from .model import Path, Paths
 from .parts import NO_PART, has_text_keys, part_of, root_of, with_part, with_root
-from .paths import SHAPE
+from .paths import SHAPE, minimal
 from .value import same
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "replay",
     "replay_document",
     "replay_json",
+    "touched",
 ]
 
 _T = TypeVar("_T")
@@ -296,6 +297,31 @@ def _natural_order(before: dict[str, object], after: dict[str, object], again: s
     """The order of keys that removing those that went or come `again`, and adding the others at the end, gives."""
     stayed = [key for key in before if key in after and key not in again]
     return stayed + [key for key in after if key not in before or key in again]
+
+
+# --- what a patch touches ---------------------------------------------------------
+
+
+def touched(patch: Patch) -> Paths:
+    """The paths that `patch` may have changed: each that did change is among them, or meets one of them."""
+    found: list[Path] = []
+    for operation in patch.operations:
+        path = operation.path
+        match operation:
+            case Put() | Remove():
+                found.append(path)
+                if path and not isinstance(path[-1], int):  # a key may have come, gone or moved; an index stays
+                    found.append((*path[:-1], SHAPE))
+            case Splice(start=start, removed=removed, values=values):
+                if removed == len(values):
+                    found += [(*path, index) for index in range(start, start + removed)]
+                else:  # how many elements moved is not known here
+                    found.append(path)
+            case Order():
+                found.append((*path, SHAPE))
+            case _:
+                assert_never(operation)
+    return minimal(found)
 
 
 # --- as JSON ----------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 A path leads from the root of a state to a part of it: text segments are field names and keys, whole numbers are
 indices, so the key `"1"` and the index `1` are two segments. A path stands for the part and for all beneath it. The
-segment `SHAPE` after a container's path stands for its length, its set of keys and their order alone. The paths of a
+segment `SHAPE` after a container's path stands for its length, its set of keys and their order alone. In a path that
+was read, `EACH` stands for every element or key of a container; in one that was written it is not. The paths of a
 state are the paths of its JSON document: a key that is not text has the text that JSON gives it, and the value of a
 RootModel has the path of the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final, final
 
 import msgspec
@@ -19,12 +20,12 @@ from .model import Path, Paths
 from .record import record_type
 from .value import same
 
-__all__ = ["SHAPE", "Path", "Paths", "decode", "diff", "encode", "intersect", "minimal"]
+__all__ = ["EACH", "SHAPE", "Path", "Paths", "decode", "diff", "encode", "intersect", "minimal"]
 
 
 @final
-class _Shape(str):
-    """The class of `SHAPE`, which equals nothing but itself: no key that a user can write is taken for it."""
+class _Mark(str):
+    """The class of `SHAPE` and `EACH`, which equal nothing but themselves: no key of a user's is taken for one."""
 
     __slots__ = ()
 
@@ -35,23 +36,26 @@ class _Shape(str):
         return self is not other
 
     def __hash__(self) -> int:
-        return -0x5EA9E  # a constant, so that sets of paths iterate alike in every process
+        return len(self) - 0x5EA9E  # a constant, so that sets of paths iterate alike in every process
 
     def __repr__(self) -> str:
-        return "SHAPE"
+        return str.__str__(self)
 
-    def __copy__(self) -> _Shape:
+    def __copy__(self) -> _Mark:
         return self
 
-    def __deepcopy__(self, memo: object) -> _Shape:
+    def __deepcopy__(self, memo: object) -> _Mark:
         return self
 
     def __reduce__(self) -> str:
-        return "SHAPE"
+        return str.__str__(self)
 
 
-SHAPE: Final[str] = _Shape("<shape>")
+SHAPE: Final[str] = _Mark("SHAPE")
 """A container's length and key set. A `str` subclass, so that a path stays `tuple[str | int, ...]`."""
+
+EACH: Final[str] = _Mark("EACH")
+"""Every element or key of a container, whatever it is, but not its `SHAPE`. It stands in paths that were read only."""
 
 
 def intersect(reads: Iterable[Path], writes: Iterable[Path]) -> bool:
@@ -60,28 +64,60 @@ def intersect(reads: Iterable[Path], writes: Iterable[Path]) -> bool:
     if not written:
         return False
     above = {path[:end] for path in written for end in range(len(path) + 1)}
-    return any(read in above or any(read[:end] in written for end in range(len(read))) for read in reads)
+    for read in reads:
+        if EACH in read:
+            if any(_meets(read, path) for path in written):
+                return True
+        elif read in above or any(read[:end] in written for end in range(len(read))):
+            return True
+    return False
+
+
+def _meets(read: Path, written: Path) -> bool:
+    return all(one == other or (one is EACH and other is not SHAPE) for one, other in zip(read, written, strict=False))
 
 
 def minimal(paths: Iterable[Path]) -> Paths:
     """The same parts with no path twice and none beneath another, in the order of their first mention."""
     kept = dict.fromkeys(paths)
-    if len(kept) > 1:
-        return tuple(path for path in kept if not any(path[:end] in kept for end in range(len(path))))
-    return tuple(kept)
+    if len(kept) <= 1:
+        return tuple(kept)
+    masks = {(len(path), _each_in(path)) for path in kept if EACH in path}
+    return tuple(path for path in kept if not _is_covered(path, kept, masks))
+
+
+def _each_in(path: Path) -> tuple[int, ...]:
+    return tuple(at for at, segment in enumerate(path) if segment is EACH)
+
+
+def _is_covered(path: Path, others: Container[Path], masks: Iterable[tuple[int, tuple[int, ...]]]) -> bool:
+    """Whether one of the others leads to the part at `path` or above it. `masks`: lengths and places of `EACH`."""
+    if any(path[:end] in others for end in range(len(path))):
+        return True
+    for length, places in masks:
+        if length <= len(path) and all(path[at] is not SHAPE for at in places):
+            top = tuple(EACH if at in places else segment for at, segment in enumerate(path[:length]))
+            if top != path and top in others:
+                return True
+    return False
 
 
 def encode(paths: Iterable[Path]) -> bytes:
-    """Paths as a JSON array of arrays, in which null stands for `SHAPE`."""
-    return msgspec.json.encode([[None if segment is SHAPE else segment for segment in path] for path in paths])
+    """Paths as a JSON array of arrays, in which null stands for `SHAPE` and true for `EACH`."""
+    return msgspec.json.encode([[_MARKS.get(segment, segment) for segment in path] for path in paths])
 
 
-_read_paths: Final = msgspec.json.Decoder(list[list[str | int | None]])
+_MARKS: Final[dict[str | int, bool | None]] = {SHAPE: None, EACH: True}
+_read_paths: Final = msgspec.json.Decoder(list[list[str | int | bool | None]])
 
 
 def decode(json: bytes) -> Paths:
     """The paths that `encode` wrote."""
-    return tuple(tuple(SHAPE if segment is None else segment for segment in path) for path in _read_paths.decode(json))
+    return tuple(tuple(map(_segment, path)) for path in _read_paths.decode(json))
+
+
+def _segment(written: str | int | bool | None) -> str | int:
+    return SHAPE if written is None else EACH if written is True else written
 
 
 # --- comparison of two whole states ---------------------------------------------
