@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar, TypeVarTuple, cast, final
 
 from ..core import cancellation, repair
 from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RemoveWaiter, RunFence, Write, WriteStep
 from ..core.codec import read_error, same_json
+from ..core.damage import read_document
 from ..core.kind import is_a
 from ..core.lease import hold
 from ..core.model import TimedOut, TooLarge, Unavailable, check_name
 from ..core.outcome import Failure, Outcome, Success
 from ..core.poll import DEFAULT_POLL, PollPolicy
 from ..core.run import WANTS_OWNER, RunColumns, RunRow, RunState, next_state
+from ..core.waiter import WaiterRow
+from ..core.waiting_on import explain
 from ..services.clock import Clock, span_ms
 from ..services.engine import (
     Engine,
@@ -159,7 +162,33 @@ class LedgerEngine:
 
     async def status(self, id: str) -> Outcome[RunStatus, RunNotFound | Unavailable]:
         found = await self._row(id)
-        return found if isinstance(found, Failure) else Success(self._status(found.unwrap()))
+        if isinstance(found, Failure):
+            return found
+        row = found.unwrap()
+        if row.state != "waiting" or row.waiting_on is None:
+            return Success(self._status(row))
+        waits = await self._waits(id)
+        if isinstance(waits, Failure):
+            return waits
+        text = explain(row.waiting_on, row.wake_at_ms, waits.unwrap())
+        return Success(self._status(replace(row, waiting_on=text)))
+
+    async def _waits(self, id: str) -> Outcome[list[tuple[WaiterRow, bytes | None]], Unavailable]:
+        """The waiters of a run, each with the present state of its store as JSON."""
+        read = await self._ledger.waiters(run_id=id)
+        if isinstance(read, Failure):
+            return read
+        waits: list[tuple[WaiterRow, bytes | None]] = []
+        for row in read.unwrap():
+            found = await self._ledger.document(row.waiter.key)
+            if isinstance(found, Failure):
+                return found
+            document = found.unwrap()
+            whole = Success(None) if document is None else read_document(row.waiter.key, document)
+            if isinstance(whole, Failure):
+                return whole
+            waits.append((row, whole.unwrap()))
+        return Success(waits)
 
     async def runs(
         self,

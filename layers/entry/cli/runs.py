@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, get_args
 
 import click
@@ -88,7 +89,8 @@ async def _read(settings: Settings, run_id: str) -> tuple[RunRow, tuple[StepRow,
         row = value_of(await ledger.run(run_id))
         if row is None:
             raise problem_of(RunNotFound(run_id))
-        return row, value_of(await ledger.steps(run_id))
+        waiting_on = value_of(await app.status(run_id)).waiting_on
+        return replace(row, waiting_on=waiting_on), value_of(await ledger.steps(run_id))
 
 
 # --- cancel and resume ------------------------------------------------------

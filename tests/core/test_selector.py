@@ -1,0 +1,94 @@
+"""What is told of selectors: a name for people, and one queue for those that find the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+
+import pytest
+
+from stepwell.core.selector import queue_of, selector_name
+
+State = dict[str, int]
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+
+def first(state: State) -> int | None:
+    return state.get("a")
+
+
+def above(limit: object) -> Callable[[State], object]:
+    return lambda state: state.get("a", 0) > limit  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+
+
+def defaulted(limit: int) -> Callable[[State], object]:
+    def look(state: State, least: int = limit, *, most: int = 9) -> object:
+        return least < state.get("a", 0) < most
+
+    return look
+
+
+class Watcher:
+    def look(self, state: State) -> object:
+        return state.get("a")
+
+    def __call__(self, state: State) -> object:
+        return state.get("b")
+
+
+def test_a_selector_is_named_with_the_line_where_it_is_written() -> None:
+    line = first.__code__.co_firstlineno
+    assert selector_name(first) == f"first (test_selector.py:{line})"
+    assert selector_name(partial(first)) == f"first (test_selector.py:{line})"
+    assert selector_name(above(1)) == f"<lambda> (test_selector.py:{above.__code__.co_firstlineno + 1})"
+    assert selector_name(Watcher().look).startswith("Watcher.look (test_selector.py:")
+    assert selector_name(Watcher()) == "Watcher"
+
+
+def test_selectors_of_one_code_and_equal_captures_share_a_queue() -> None:
+    assert queue_of(first) is not None
+    assert queue_of(above(1)) == queue_of(above(1))
+    assert queue_of(partial(first)) == queue_of(partial(first))
+    assert queue_of(above((1, "a", None, frozenset({2, 3})))) == queue_of(above((1, "a", None, frozenset({3, 2}))))
+    assert queue_of(above(first)) == queue_of(above(first))
+    assert queue_of(above(int)) == queue_of(above(int))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (first, above(1)),
+        (above(1), above(2)),
+        (above(1), above(True)),
+        (above(1), above(1.0)),
+        (above("1"), above(1)),
+        (above((1,)), above(frozenset({1}))),
+        (above(Colour.RED), above(Colour.BLUE)),
+        (above(int), above(float)),
+        (defaulted(1), defaulted(2)),
+        (partial(above, 1), partial(above, 2)),
+        (lambda s: s.get("a"), lambda s: s.get("b")),
+    ],
+)
+def test_what_can_find_another_thing_has_another_queue(
+    one: Callable[..., object], other: Callable[..., object]
+) -> None:
+    assert queue_of(one) is not None
+    assert queue_of(one) != queue_of(other)
+
+
+def test_what_cannot_be_told_has_no_queue() -> None:
+    def itself(state: State) -> object:
+        return itself if state else None
+
+    assert queue_of(above([1])) is None
+    assert queue_of(above(object())) is None
+    assert queue_of(Watcher().look) is None
+    assert queue_of(Watcher()) is None
+    assert queue_of(itself) is None
+    assert queue_of(len) is None
