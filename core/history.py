@@ -110,6 +110,10 @@ class History:
         self._position += 1
         return self._position
 
+    def row(self, key: str) -> StepRow | None:
+        """The row of a key, as it was last recorded."""
+        return self._rows.get(key)
+
     def record(self, row: StepRow) -> None:
         """The row is durable now."""
         self._rows[row.key] = row

@@ -21,13 +21,14 @@ __all__ = [
     "StepStatus",
     "decide_step",
     "drop_step",
+    "lose_step",
     "mismatch",
     "renamed",
 ]
 
 Mode: TypeAlias = Literal["at_least_once", "at_most_once"]
-StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed", "cancelled", "dropped"]
-Decision: TypeAlias = Literal["perform", "wait", "answer", "raise", "cancel", "unknown"]
+StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed", "cancelled", "lost", "dropped"]
+Decision: TypeAlias = Literal["perform", "wait", "answer", "raise", "cancel", "lose", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,9 @@ class StepRow:
 
     `kind` is what was called, `target` on what: a function's name, a store, an instant. `attempt` counts the executions
     from 1. `position` numbers the completions of a run from 1, in the order in which their results were handed to the
-    workflow; it is None until then. `at_ms` is the deadline of a wait, or when the next attempt is due. `value` is the
-    JSON of the result of a call that is done, or of the recorded error of one that failed or is to be tried again.
+    workflow; it is None until then, and for good in a call that was lost. `at_ms` is the deadline of a wait, or when
+    the next attempt is due. `value` is the JSON of the result of a call that is done, or of the recorded error of one
+    that failed or is to be tried again.
     """
 
     run_id: str
@@ -78,6 +80,8 @@ DECISIONS: Final = MappingProxyType[tuple[StepStatus | None, Mode], Decision](
         ("failed", "at_most_once"): "raise",
         ("cancelled", "at_least_once"): "cancel",  # here the cancellation of the run reached the workflow
         ("cancelled", "at_most_once"): "cancel",
+        ("lost", "at_least_once"): "lose",  # its branch stood here when another one of `run.race` came first
+        ("lost", "at_most_once"): "lose",
         ("dropped", "at_least_once"): "perform",  # somebody set it aside, and answers for it
         ("dropped", "at_most_once"): "perform",
     }
@@ -87,6 +91,11 @@ DECISIONS: Final = MappingProxyType[tuple[StepStatus | None, Mode], Decision](
 def decide_step(row: StepRow | None, mode: Mode = "at_least_once") -> Decision:
     """What a durable call does, from the row that its key has."""
     return DECISIONS[None if row is None else row.status, mode]
+
+
+def lose_step(row: StepRow, now_ms: int) -> StepRow:
+    """The row of a call whose branch lost a race: it is never performed again, and never answered."""
+    return replace(row, status="lost", position=None, at_ms=None, value=None, pin=None, recorded_at_ms=now_ms)
 
 
 def drop_step(row: StepRow, now_ms: int) -> StepRow:
