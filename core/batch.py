@@ -334,7 +334,10 @@ class AlreadyApplied(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The run is not as the batch expects: another owner has it, it ended, or it exists already. Nothing is written."""
+    """The run is not as the batch expects: another owner has it, it ended, it exists already, or its waiter is another.
+
+    Nothing is written.
+    """
 
     run_id: str
 

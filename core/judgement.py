@@ -2,7 +2,8 @@
 
 Every host judges with `judge` or `judge_next`, inside the transaction that then writes. The order matters:
 
-    1. the run's fence      an owner that has lost its run may learn nothing and write nothing
+    1. the run's fence      an owner that has lost its run may learn nothing and write nothing; nor may one who signals a
+                            run that has ended, or who speaks of a waiter that was registered again since
     2. the receipt          a step that was applied stays applied, whatever became of the store since
     3. the store            missing, or at another revision than expected
 
@@ -25,13 +26,20 @@ from .batch import (
     InsertRun,
     NoReceipt,
     NoRun,
+    PassTurn,
     PatchStore,
+    ReadSignal,
     Receipt,
     Refusal,
+    RegisterWaiter,
+    RemoveWaiter,
     RenewLeases,
     RunFence,
+    RunOpen,
+    SendSignal,
     StoreAbsent,
     StoreAt,
+    WaiterAt,
     WriteBase,
     WriteReceipt,
     WriteStep,
@@ -54,6 +62,14 @@ class Tips(Protocol):
         """The fence of a run, None where there is no such run."""
         ...
 
+    def is_open(self, run_id: str) -> bool:
+        """Whether there is such a run, and it has not ended."""
+        ...
+
+    def generation(self, key: StoreKey, step: StepId) -> int | None:
+        """The generation at which the step's waiter on the store stands, None where there is none."""
+        ...
+
 
 def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
     """`Success(None)`: the batch may be written. The first broken expectation answers; see the module's text."""
@@ -73,6 +89,12 @@ def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
             case NoRun(run_id):
                 if tips.fence(run_id) is not None:
                     return Failure(Fenced(run_id))
+            case RunOpen(run_id):
+                if not tips.is_open(run_id):
+                    return Failure(Fenced(run_id))
+            case WaiterAt():
+                if tips.generation(expected.key, expected.step) != expected.generation:
+                    return Failure(Fenced(expected.step.run_id))
     if applied is not None:
         return applied
     return _WRITE if refusal is None else Failure(refusal)
@@ -133,9 +155,11 @@ def check_writes(batch: Batch, tips: Tips) -> None:
                 new_runs.add(row.id)
             case WriteStep(row):
                 _check_run(row.run_id, new_runs, tips)
-            case ChangeRun(run_id):
+            case SendSignal(row):
+                _check_run(row.run_id, new_runs, tips)
+            case ChangeRun(run_id) | ReadSignal(run_id):
                 _check_run(run_id, new_runs, tips)
-            case WriteBase() | RenewLeases():
+            case WriteBase() | RenewLeases() | RegisterWaiter() | RemoveWaiter() | PassTurn():
                 pass
 
 

@@ -15,11 +15,31 @@ for the same thing, so a miss of one is a miss of all:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from msgspec import DecodeError
+
+from . import patch as patches
 from .model import Paths, Revision, StepId, StoreKey
+from .paths import intersect
 
-__all__ = ["Registered", "Waiter", "WaiterRow", "Wake"]
+__all__ = [
+    "CHECKED_COMMITS",
+    "Joining",
+    "Registered",
+    "Waiter",
+    "WaiterRow",
+    "Wake",
+    "is_gone",
+    "join",
+    "may_have_met",
+    "touched_by",
+]
+
+CHECKED_COMMITS: Final = 10_000
+"""How many commits after its look a registration is checked against; after more it is due, since a look costs less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +84,45 @@ class Wake:
     no: int
     run_id: str
     waiter: Waiter | None
+
+
+# --- rules --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What a registration means for those that wait together, a waiter without a queue being alone.
+
+    `takes`: they wait by its look from now on, which is later than theirs. `checks`: nobody of them is due, and it is
+    not known whether a commit since the look that counts has met its paths; if one has, the first of them is due.
+    """
+
+    takes: bool
+    checks: bool
+
+
+def join(seen: Revision, last_look: int | None, *, was_due: bool, others_due: bool) -> Joining:
+    """How a waiter that saw `seen` joins those whose last look was at version `last_look`, None where there is none.
+
+    `was_due` says whether it was due itself until now. While nobody is due, no commit since the last look has met it.
+    """
+    takes = last_look is None or seen.version > last_look
+    return Joining(takes, checks=not others_due and (takes or was_due))
+
+
+def is_gone(seen: Revision, tip: Revision | None) -> bool:
+    """Whether the instance that was looked at is gone, or has lost the revision that was seen."""
+    return tip is None or tip.instance_id != seen.instance_id or tip.version < seen.version
+
+
+def may_have_met(commits: Sequence[bytes], read_paths: Paths) -> bool:
+    """Whether one of these commits, each an encoded patch, may have changed what was read."""
+    return any(intersect(read_paths, touched_by(commit)) for commit in commits)
+
+
+def touched_by(commit: bytes) -> Paths:
+    """What an encoded patch may have changed; all of it, if the patch cannot be read."""
+    try:
+        return patches.touched(patches.decode(commit))
+    except DecodeError:
+        return ((),)

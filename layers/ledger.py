@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from os import PathLike
 from typing import Final, final
 
@@ -14,9 +14,11 @@ from ..core.batch import Batch, Commit, Document, Receipt
 from ..core.model import Revision, StepId, StoreKey, Unavailable
 from ..core.outcome import Failure, Outcome
 from ..core.run import RunRow, RunState
+from ..core.signal import SignalRow
 from ..core.step import StepRow
+from ..core.waiter import WaiterRow, Wake
 from ..services.clock import Clock
-from ..services.ledger import DueRuns, Ledger, StoreTip, Verdict
+from ..services.ledger import DueRuns, Ledger, News, StoreTip, Verdict
 from .layer import Layer, provides
 from .memory.ledger import MemoryLedger
 from .sql.committer import CommitMode
@@ -84,6 +86,21 @@ class NoopLedger:
 
     async def changes(self) -> Outcome[int, Unavailable]:
         return Failure(ABSENT)
+
+    async def waiters(
+        self, *, key: StoreKey | None = None, run_id: str | None = None
+    ) -> Outcome[tuple[WaiterRow, ...], Unavailable]:
+        return Failure(ABSENT)
+
+    async def wakes(self, after: int = 0) -> Outcome[tuple[Wake, ...], Unavailable]:
+        return Failure(ABSENT)
+
+    async def signals(self, run_id: str, name: str | None = None) -> Outcome[tuple[SignalRow, ...], Unavailable]:
+        return Failure(ABSENT)
+
+    def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
+        """Nothing is ever committed here, so there is no news."""
+        return lambda: None
 
 
 def layer(

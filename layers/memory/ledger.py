@@ -6,8 +6,9 @@ It judges by the same function as the durable hosts and numbers its changes as t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import inf
 from typing import Final, TypeAlias, final
 
@@ -21,9 +22,14 @@ from ...core.batch import (
     DeleteStore,
     Document,
     InsertRun,
+    PassTurn,
     PatchStore,
+    ReadSignal,
     Receipt,
+    RegisterWaiter,
+    RemoveWaiter,
     RenewLeases,
+    SendSignal,
     Write,
     WriteBase,
     WriteReceipt,
@@ -33,9 +39,12 @@ from ...core.judgement import check_writes, judge_next
 from ...core.model import Revision, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.run import RunRow, RunState
+from ...core.signal import SignalRow
 from ...core.step import StepRow
+from ...core.waiter import Registered, Waiter, WaiterRow, Wake, touched_by
 from ...services.clock import Clock
-from ...services.ledger import DueRuns, StoreTip, Verdict
+from ...services.ledger import DueRuns, News, StoreTip, Verdict
+from .waiting import Waiting
 
 __all__ = ["MemoryLedger"]
 
@@ -73,6 +82,7 @@ class _Tables:
     receipts: dict[tuple[StoreKey, StepId], Receipt] = field(default_factory=dict[tuple[StoreKey, StepId], Receipt])
     runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])  # in the order of their start
     steps: dict[str, dict[str, StepRow]] = field(default_factory=dict[str, dict[str, StepRow]])
+    waiting: Waiting = field(default_factory=Waiting)
 
     def tip(self, key: StoreKey) -> Revision | None:
         held = self.stores.get(key)
@@ -85,6 +95,13 @@ class _Tables:
         row = self.runs.get(run_id)
         return None if row is None else row.fence
 
+    def is_open(self, run_id: str) -> bool:
+        row = self.runs.get(run_id)
+        return row is not None and not row.ended
+
+    def generation(self, key: StoreKey, step: StepId) -> int | None:
+        return self.waiting.generation(key, step)
+
 
 @final
 class MemoryLedger:
@@ -94,6 +111,7 @@ class MemoryLedger:
         self._clock = clock
         self._tables = _Tables()
         self._commits = 0
+        self._listeners: list[Callable[[News], None]] = []
         self._closed = False
 
     def close(self) -> None:
@@ -111,7 +129,12 @@ class MemoryLedger:
             await asyncio.sleep(0)  # as on every host, others commit between the plan and its judgement
         finally:  # a caller that is cancelled here withdraws nothing
             refused: set[StoreKey] = set()
-            verdicts = tuple(self._judge_and_write(batch, refused) for batch in batches)
+            commits, owed = self._commits, self._tables.waiting.last_owed
+            try:
+                verdicts = tuple(self._judge_and_write(batch, refused) for batch in batches)
+            finally:
+                if self._commits > commits:
+                    self._tell("wake" if self._tables.waiting.last_owed > owed else "commit")
         return verdicts
 
     async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
@@ -227,6 +250,44 @@ class MemoryLedger:
             return Failure(CLOSED)
         return Success(self._commits)
 
+    async def waiters(
+        self, *, key: StoreKey | None = None, run_id: str | None = None
+    ) -> Outcome[tuple[WaiterRow, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
+        return Success(self._tables.waiting.waiters(key, run_id))
+
+    async def wakes(self, after: int = 0) -> Outcome[tuple[Wake, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
+        return Success(self._tables.waiting.wakes(after, self._tables.is_open))
+
+    async def signals(self, run_id: str, name: str | None = None) -> Outcome[tuple[SignalRow, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
+        return Success(self._tables.waiting.signals(run_id, name))
+
+    def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
+        """As promised; nobody else commits to this ledger, so there is no news from elsewhere."""
+
+        def heard(news: News) -> None:  # an object of its own, so that one function can listen twice
+            listener(news)
+
+        def unsubscribe() -> None:
+            if heard in self._listeners:
+                self._listeners.remove(heard)
+
+        self._listeners.append(heard)
+        return unsubscribe
+
+    def _tell(self, news: News) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(news)
+            except Exception as error:  # the others are to hear it, and the commit has happened
+                context = {"message": "a listener of the ledger has failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+
     # --- one batch ----------------------------------------------------------
 
     def _judge_and_write(self, batch: Batch, refused: set[StoreKey]) -> Verdict:
@@ -239,14 +300,17 @@ class MemoryLedger:
         check_writes(batch, self._tables)
         revision: Revision | None = None
         seqs: list[int] = []
+        registered: list[Registered] = []
         for write in batch.writes:
             if isinstance(write, StoreWrite):
                 seqs.append(self._change_store(write))
                 revision = write.revision
+            elif isinstance(write, RegisterWaiter):
+                registered.append(self._register(write.waiter))
             else:
                 self._write(write)
         self._commits += bool(batch.writes)
-        return Success(Committed(revision, tuple(seqs)))
+        return Success(Committed(revision, tuple(seqs), tuple(registered)))
 
     def _change_store(self, write: StoreWrite) -> int:
         held = self._tables.stores.get(write.key)
@@ -255,7 +319,25 @@ class MemoryLedger:
         seq = len(self._tables.log)
         tip = None if isinstance(write, DeleteStore) else write.revision
         self._tables.stores[write.key] = _Held(tip, seq, self._clock.now_ms())
+        if isinstance(write, PatchStore):
+            changed = write.changed
+            self._tables.waiting.meet(write.key, lambda: touched_by(write.patch) if changed is None else changed)
+        elif isinstance(write, DeleteStore):
+            self._tables.waiting.end(write.key)
         return seq
+
+    def _register(self, waiter: Waiter) -> Registered:
+        tables = self._tables
+        return tables.waiting.register(
+            waiter,
+            tables.tip(waiter.key),
+            lambda seen: [
+                change.write.patch
+                for _, change in takewhile(lambda row: row[1].write.revision != seen, self._chain(waiter.key))
+                if isinstance(change.write, PatchStore)
+            ],
+            self._clock.now_ms(),
+        )
 
     def _write(self, write: Write) -> None:
         tables = self._tables
@@ -275,8 +357,16 @@ class MemoryLedger:
                         tables.runs[row.id] = replace(row, lease_until_ms=lease_until_ms)
             case WriteStep(row):
                 tables.steps.setdefault(row.run_id, {})[row.key] = row
-            case CreateStore() | PatchStore() | DeleteStore():
-                raise AssertionError("a change of a store is numbered by _change_store")
+            case RemoveWaiter():
+                tables.waiting.remove(write.key, write.step, write.generation)
+            case PassTurn():
+                tables.waiting.pass_turn(write.key, write.step, write.generation)
+            case SendSignal(row):
+                tables.waiting.send(row)
+            case ReadSignal(run_id, no):
+                tables.waiting.read(run_id, no)
+            case CreateStore() | PatchStore() | DeleteStore() | RegisterWaiter():
+                raise AssertionError("a change of a store and a registration have an answer, which their calls give")
 
     # --- reading ------------------------------------------------------------
 

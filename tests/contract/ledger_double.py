@@ -10,8 +10,10 @@ from typing import TypeAlias
 from stepwell import Failure, Ledger, Outcome, Revision, StepId, StoreKey, Unavailable
 from stepwell.core.batch import Batch, Commit, Document, Receipt
 from stepwell.core.run import RunRow, RunState
+from stepwell.core.signal import SignalRow
 from stepwell.core.step import StepRow
-from stepwell.services.ledger import DueRuns, StoreTip, Verdict
+from stepwell.core.waiter import WaiterRow, Wake
+from stepwell.services.ledger import DueRuns, News, StoreTip, Verdict
 
 
 class LedgerDouble:
@@ -71,6 +73,20 @@ class LedgerDouble:
 
     async def changes(self) -> Outcome[int, Unavailable]:
         return await self.real.changes()
+
+    async def waiters(
+        self, *, key: StoreKey | None = None, run_id: str | None = None
+    ) -> Outcome[tuple[WaiterRow, ...], Unavailable]:
+        return await self.real.waiters(key=key, run_id=run_id)
+
+    async def wakes(self, after: int = 0) -> Outcome[tuple[Wake, ...], Unavailable]:
+        return await self.real.wakes(after)
+
+    async def signals(self, run_id: str, name: str | None = None) -> Outcome[tuple[SignalRow, ...], Unavailable]:
+        return await self.real.signals(run_id, name)
+
+    def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
+        return self.real.subscribe(listener)
 
 
 class Rivalled(LedgerDouble):
