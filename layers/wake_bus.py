@@ -33,6 +33,16 @@ class MemoryWakeBus:
         self._forgotten = 0  # the last moment that is remembered no more
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
 
+    @property
+    def entries(self) -> int:
+        """For how many ids somebody waits; for tests and diagnosis."""
+        return len(self._waiting)
+
+    @property
+    def remembered(self) -> int:
+        """Of how many ids the last wake is remembered; for tests and diagnosis."""
+        return len(self._last)
+
     async def wake(self, run_id: str) -> None:
         _ = self._own_loop()
         self._moment += 1
