@@ -55,8 +55,11 @@ if TYPE_CHECKING:
     from stepwell.services.ledger import AlreadyApplied, Committed, Fenced, Ledger
     from stepwell.services.run import Run
     from stepwell.services.run_store import RunStore
+    from stepwell.services.signal import InvalidSignal, RunEnded
     from stepwell.services.step import DuplicateKey, NotReplaySafe, StepContext, StepFailed, Suspended, current_step
     from stepwell.services.store import Store, StoreDefinition, StoreHandle, define_store
+    from stepwell.services.waiters import Registered, Waiter, Waiters
+    from stepwell.services.wake_bus import WakeBus, WakeToken
     from stepwell.services.workflow import AnyWorkflow, Workflow, WorkflowCall, workflow
 
 __version__ = "0.1.0"
@@ -80,6 +83,7 @@ __all__ = [
     "Failure",
     "Fenced",
     "Ids",
+    "InvalidSignal",
     "InvalidState",
     "Issue",
     "Layer",
@@ -93,11 +97,13 @@ __all__ = [
     "ReceiptMismatch",
     "RecordedError",
     "RecordedRef",
+    "Registered",
     "Replace",
     "Retry",
     "Revision",
     "Run",
     "RunCancelled",
+    "RunEnded",
     "RunFailed",
     "RunHandle",
     "RunMismatch",
@@ -123,6 +129,10 @@ __all__ = [
     "Unavailable",
     "Unmatched",
     "Updated",
+    "Waiter",
+    "Waiters",
+    "WakeBus",
+    "WakeToken",
     "Workflow",
     "WorkflowCall",
     "build",
@@ -155,8 +165,11 @@ _NAMES = {
     "services.ids": "Ids",
     "services.ledger": "AlreadyApplied Committed Fenced Ledger",
     "services.run": "Run RunStore",
+    "services.signal": "InvalidSignal RunEnded",
     "services.step": "DuplicateKey NotReplaySafe StepContext StepFailed Suspended current_step",
     "services.store": "Store StoreDefinition StoreHandle define_store",
+    "services.waiters": "Registered Waiter Waiters",
+    "services.wake_bus": "WakeBus WakeToken",
     "services.workflow": "AnyWorkflow Workflow WorkflowCall workflow",
 }
 """From each module to its public names: the imports above, for the time when they are asked for."""
