@@ -13,6 +13,7 @@ from .engine_queries_contract import EngineQueriesContract
 from .engine_recovery_contract import EngineRecoveryContract
 from .engine_steps_contract import EngineStepsContract
 from .engine_threads_contract import EngineThreadsContract
+from .engine_waits_contract import EngineWaitsContract
 
 
 class EngineContract(
@@ -27,5 +28,6 @@ class EngineContract(
     EngineRecoveryContract,
     EngineStepsContract,
     EngineThreadsContract,
+    EngineWaitsContract,
 ):
     pass

@@ -31,11 +31,14 @@ from stepwell import (
     get,
 )
 from stepwell.core.batch import Batch
+from stepwell.core.poll import DEFAULT_POLL, PollPolicy
 from stepwell.core.run import RunRow
 from stepwell.core.step import StepRow
 from stepwell.layers import engine as engines
 from stepwell.layers import ledger as ledgers
 from stepwell.layers import store as stores
+from stepwell.layers import waiters
+from stepwell.layers import wake_bus as wake_buses
 from stepwell.layers.ids import CountedIds
 from stepwell.layers.ledger import MemoryLedger
 from stepwell.services.engine import ResultFailure
@@ -149,15 +152,22 @@ class EngineWorld:
         around: Around | None = None,
         store: Layer[Store, Store] | None = None,
         clock: Clock | None = None,
+        poll: PollPolicy = DEFAULT_POLL,
+        silent: bool = False,
     ) -> AsyncGenerator[Opened]:
-        """An engine for the time of the block. `around` comes between it and the ledger; `store` replaces the store."""
+        """An engine for the time of the block. `around` comes between it and the ledger; `store` replaces the store.
+
+        It polls as `poll` says; `silent`: its wake bus never wakes.
+        """
         clocks = given_clock(clock or self.clock)
         async with build(self._ledger(clocks)) as built:
             ledger = get(success(built), Ledger)
             if around is not None:
                 ledger = around(ledger)
-            base = given_ledger(ledger) | clocks | given_ids(self.ids)
-            whole = base | stores.layer_test() | engines.layer_test(workflows, drive)
+            bus = wake_buses.layer_noop() if silent else wake_buses.layer_test()
+            base = given_ledger(ledger) | clocks | given_ids(self.ids) | bus
+            services = base | stores.layer_test() | waiters.layer_test()
+            whole = services | engines.layer_test(workflows, drive, poll=poll)
             async with build(whole if store is None else whole.override(store)) as engine_built:
                 env = success(engine_built)
                 yield Opened(get(env, Engine), get(env, Store), ledger, self.clock)
