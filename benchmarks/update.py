@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from stepwell import StepId, Store, StoreDefinition, build, define_store, get
-from stepwell.layers import clock, ids, ledger, store
+from stepwell.layers import clock, ids, ledger, store, wake_bus
 from stepwell.layers.store import Limits
 
 _T = TypeVar("_T")
@@ -84,7 +84,7 @@ def set_profile(profile: Profile) -> None:
 
 @asynccontextmanager
 async def opened(path: Path, limits: Limits | None = None) -> AsyncGenerator[Store]:
-    app = ledger.layer(path) | store.layer(limits=limits) | clock.layer() | ids.layer()
+    app = ledger.layer(path) | store.layer(limits=limits) | clock.layer() | ids.layer() | wake_bus.layer()
     async with build(app) as built:
         yield get(built.unwrap(), Store)
 

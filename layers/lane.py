@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
@@ -46,6 +46,7 @@ PAUSE_MS: Final = 32
 CLOSED: Final = "the store was closed while a call waited"
 
 AnyTicket: TypeAlias = Ticket[object, object]
+OnCommit: TypeAlias = Callable[[StoreKey, Iterable[Batch]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +84,12 @@ class _Lane:
 class Lanes:
     """The lanes of all stores, over one ledger."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, tips: TipCache, limits: Limits) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, tips: TipCache, limits: Limits, on_commit: OnCommit) -> None:
+        """`on_commit` hears of what was committed on a store, in the turn in which their callers are answered."""
         self._ledger = ledger
         self._clock = clock
         self._tips = tips
+        self._on_commit = on_commit
         self._attempts = limits.attempts
         self._round_size = limits.round_size
         self._lanes: dict[StoreKey, _Lane] = {}
@@ -205,8 +208,9 @@ class Lanes:
                 current = await self._tips.current(lane.key)
                 if isinstance(current, Failure):
                     return _all_failed(tickets, current.failure())
-                held, is_current = current.unwrap(), True
-                ticket.plan(held)
+                seen, held, is_current = held, current.unwrap(), True
+                if held is not seen:
+                    ticket.plan(held)
             if ticket.writes or chain:
                 chain.append(ticket)
                 held = ticket.held
@@ -217,6 +221,7 @@ class Lanes:
     def _judge(self, lane: _Lane, chain: list[AnyTicket], verdicts: Sequence[Verdict]) -> list[AnyTicket]:
         again: list[AnyTicket] = []
         last: tuple[AnyTicket, Committed] | None = None
+        written: list[Batch] = []
         broken = passed = False
         following = iter(verdicts)
         for ticket in chain:
@@ -233,6 +238,7 @@ class Lanes:
                     case Committed() as committed:
                         ticket.committed()
                         last = ticket, committed
+                        written.append(ticket.batch)
                         continue
                     case AlreadyApplied(receipt):
                         ticket.applied(receipt)
@@ -243,6 +249,7 @@ class Lanes:
             broken = True
         if last is not None:
             self._advance(lane.key, *last)
+            self._on_commit(lane.key, written)
         lane.losses = lane.losses + 1 if passed else 0
         return again
 

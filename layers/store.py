@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TypeVar, final
 
 from ..core.batch import Batch, Fenced, Receipt
+from ..core.held import Held, read_snapshot
+from ..core.look import Looked, decide_look
 from ..core.model import (
     Conflict,
     Contended,
@@ -16,18 +18,24 @@ from ..core.model import (
     Snapshot,
     StepId,
     StoreNotFound,
+    Taken,
+    TimedOut,
     TooLarge,
     Unavailable,
+    Unmatched,
     Updated,
 )
-from ..core.operation import Create, Delete, DeleteFrom, Held, Operation, Update, UpdateFrom, read_snapshot
+from ..core.operation import Create, Delete, DeleteFrom, Operation, Take, Update, UpdateFrom
 from ..core.outcome import Failure, Outcome, Success
+from ..core.poll import DEFAULT_POLL, PollPolicy
 from ..services.clock import Clock
 from ..services.ids import Ids
 from ..services.ledger import Ledger
 from ..services.store import (
+    Claim,
     Initial,
     Join,
+    Selector,
     Store,
     StoreDefinition,
     StoreHandle,
@@ -37,13 +45,16 @@ from ..services.store import (
     admit_step,
     resolve_initial,
 )
+from ..services.wake_bus import WakeBus
 from .lane import Lanes, Limits
 from .layer import Layer, provides
 from .ticket import Answered, Applied, Ticket, Unwritten
 from .tip_cache import TipCache
+from .watch import Watches
 
 __all__ = ["LedgerStore", "Limits", "NoopStore", "layer", "layer_noop", "layer_test"]
 
+_R = TypeVar("_R")
 _T = TypeVar("_T")
 _A = TypeVar("_A")
 _E = TypeVar("_E")
@@ -53,16 +64,26 @@ _E = TypeVar("_E")
 class LedgerStore:
     """Stores whose every change is one batch of a ledger. Used by one event loop; `close` ends it."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, ids: Ids, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        ids: Ids,
+        bus: WakeBus,
+        limits: Limits | None = None,
+        poll: PollPolicy = DEFAULT_POLL,
+    ) -> None:
         self._ledger = ledger
         self._ids = ids
         self._limits = limits or Limits()
         self._tips = TipCache(ledger, max_tips=self._limits.tips, max_bytes=self._limits.tip_bytes)
-        self._lanes = Lanes(ledger, clock, self._tips, self._limits)
+        self._watches = Watches(ledger, clock, ids, bus, self._tips, poll)
+        self._lanes = Lanes(ledger, clock, self._tips, self._limits, self._watches.committed)
 
     async def close(self) -> None:
         """Stop what runs in the background; the ledger stays open."""
         await self._lanes.close()
+        await self._watches.close()
 
     # --- the calls ----------------------------------------------------------
 
@@ -108,6 +129,39 @@ class LedgerStore:
             admit_definition(definition).key(id), definition.schema, admit_revision(expected), updater, admit_step(step)
         )
         return await self._uncontended(operation)
+
+    async def take(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        selector: Selector[_T, _R],
+        claim: Claim[_T, _R],
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[
+        Taken[_R],
+        Unmatched | StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable,
+    ]:
+        return await self._unfenced(
+            Take(admit_definition(definition).key(id), definition.schema, selector, claim, admit_step(step))
+        )
+
+    async def look(
+        self, definition: StoreDefinition[_T], id: str, selector: Selector[_T, _R]
+    ) -> Outcome[Looked[_R], StoreNotFound | InvalidState | Unavailable]:
+        """As `Lookable` says: linearizable, like `get`."""
+        key = admit_definition(definition).key(id)
+        current = await self._tips.current(key)
+        if isinstance(current, Failure):
+            return current
+        outcome = decide_look(key, definition.schema, current.unwrap(), selector)
+        return outcome if isinstance(outcome, Success) else Failure(outcome.failure())
+
+    async def when(
+        self, definition: StoreDefinition[_T], id: str, selector: Selector[_T, _R], timeout_ms: int | None = None
+    ) -> Outcome[_R, StoreNotFound | InvalidState | TimedOut | Unavailable]:
+        """As `Waitable` says."""
+        return await self._watches.when(admit_definition(definition).key(id), definition.schema, selector, timeout_ms)
 
     async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, TooLarge | Unavailable]:
         return await self._unmet(Delete(admit_definition(definition).key(id)))
@@ -271,6 +325,22 @@ class NoopStore:
     ) -> Outcome[Updated[_T], Unavailable]:
         return _absent()
 
+    async def take(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        selector: Selector[_T, _R],
+        claim: Claim[_T, _R],
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[Taken[_R], Unavailable]:
+        return _absent()
+
+    async def when(
+        self, definition: StoreDefinition[_T], id: str, selector: Selector[_T, _R], timeout_ms: int | None = None
+    ) -> Outcome[_R, Unavailable]:
+        return _absent()
+
     async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, Unavailable]:
         return _absent()
 
@@ -298,12 +368,14 @@ def _absent() -> Failure[Unavailable]:
 # --- layers -----------------------------------------------------------------
 
 
-def layer(*, limits: Limits | None = None) -> Layer[Store, Clock | Ids | Ledger]:
-    """Stores over the ledger that is given."""
+def layer(
+    *, limits: Limits | None = None, poll: PollPolicy = DEFAULT_POLL
+) -> Layer[Store, Clock | Ids | Ledger | WakeBus]:
+    """Stores over the ledger that is given. Whoever waits in memory looks as seldom as `poll` says if no news comes."""
 
     @provides
-    async def recipe(ledger: Ledger, clock: Clock, ids: Ids) -> AsyncIterator[Store]:
-        store = LedgerStore(ledger, clock, ids, limits)
+    async def recipe(ledger: Ledger, clock: Clock, ids: Ids, bus: WakeBus) -> AsyncIterator[Store]:
+        store = LedgerStore(ledger, clock, ids, bus, limits, poll)
         try:
             yield store
         finally:
@@ -312,9 +384,11 @@ def layer(*, limits: Limits | None = None) -> Layer[Store, Clock | Ids | Ledger]
     return recipe
 
 
-def layer_test(*, limits: Limits | None = None) -> Layer[Store, Clock | Ids | Ledger]:
+def layer_test(
+    *, limits: Limits | None = None, poll: PollPolicy = DEFAULT_POLL
+) -> Layer[Store, Clock | Ids | Ledger | WakeBus]:
     """The same stores: they are as deterministic as the ledger, the clock and the ids beneath them."""
-    return layer(limits=limits)
+    return layer(limits=limits, poll=poll)
 
 
 def layer_noop() -> Layer[Store, Store]:

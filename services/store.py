@@ -13,18 +13,18 @@ import gc
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 from ..core.batch import Batch, Fenced
 from ..core.kind import is_a
+from ..core.look import Looked
 from ..core.model import (
     Conflict,
     Contended,
     Deleted,
     InvalidState,
-    Paths,
     ReceiptMismatch,
     Replace,
     Revision,
@@ -33,6 +33,7 @@ from ..core.model import (
     StoreKey,
     StoreNotFound,
     Taken,
+    TimedOut,
     TooLarge,
     Unavailable,
     Unmatched,
@@ -42,6 +43,7 @@ from ..core.model import (
 from ..core.operation import Operation
 from ..core.outcome import Failure, Outcome, Success
 from ..core.schema import StateSchema
+from .clock import span_ms
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -58,6 +60,7 @@ __all__ = [
     "StoreDefinition",
     "StoreHandle",
     "Updater",
+    "Waitable",
     "admit_definition",
     "admit_revision",
     "admit_step",
@@ -67,7 +70,6 @@ __all__ = [
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-_R_co = TypeVar("_R_co", covariant=True)
 _A = TypeVar("_A")
 _E = TypeVar("_E")
 
@@ -278,15 +280,6 @@ class Joinable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Looked(Generic[_R_co]):
-    """What a selector found in the state at `revision`, None or False if nothing, and the paths that it read."""
-
-    selected: _R_co | Literal[False] | None
-    read_paths: Paths
-    revision: Revision
-
-
 @runtime_checkable
 class Lookable(Protocol):
     """A store that can run a selector on the state that it holds, without a copy of the whole of it."""
@@ -295,6 +288,17 @@ class Lookable(Protocol):
         self, definition: StoreDefinition[_T], id: str, selector: Selector[_T, _R]
     ) -> Outcome[Looked[_R], StoreNotFound | InvalidState | Unavailable]:
         """What `selector` finds in the state now in force. What it raises is raised, and so is TypeError for misuse."""
+        ...
+
+
+@runtime_checkable
+class Waitable(Protocol):
+    """A store that can wait in memory until a selector finds something; `StoreHandle.when` asks for it."""
+
+    async def when(
+        self, definition: StoreDefinition[_T], id: str, selector: Selector[_T, _R], timeout_ms: int | None = None
+    ) -> Outcome[_R, StoreNotFound | InvalidState | TimedOut | Unavailable]:
+        """As `StoreHandle.when` says, for one store."""
         ...
 
 
@@ -348,6 +352,22 @@ class StoreHandle(Generic[_T]):
         self, expected: Snapshot[_T] | Revision, *, step: StepId | None = None
     ) -> Outcome[Deleted, Conflict | StoreNotFound | ReceiptMismatch | TooLarge | Unavailable]:
         return await self._store.delete_from(self._definition, self._id, expected, step=step)
+
+    async def when(
+        self, selector: Selector[_T, _R], timeout: timedelta | float | None = None
+    ) -> Outcome[_R, StoreNotFound | InvalidState | TimedOut | Unavailable]:
+        """Wait until `selector` finds something in the state, and give it; None and False are a miss, nothing else is.
+
+        It looks at once, and again when a commit, in whichever process, changed what the selector read. `timeout` is in
+        seconds; what is there at its end still counts. `StoreNotFound`: there is no store, or the one that was looked
+        at is gone. Nothing is written: a wait ends with its caller. A store that cannot wait answers `Unavailable`.
+        """
+        timeout_ms = None if timeout is None else span_ms("timeout", timeout)
+        if timeout_ms is not None and timeout_ms < 0:
+            raise ValueError(f"timeout is at least 0, not {timeout!r}")
+        if not isinstance(self._store, Waitable):
+            return Failure(Unavailable(f"a {type(self._store).__name__} cannot wait: it has no call `when`", "no"))
+        return await self._store.when(self._definition, self._id, selector, timeout_ms)
 
     def __repr__(self) -> str:
         return f"StoreHandle({self._definition.name}/{self._id})"

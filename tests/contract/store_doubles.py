@@ -24,13 +24,16 @@ from stepwell import (
     StoreHandle,
     StoreNotFound,
     Success,
+    Taken,
     TooLarge,
     Unavailable,
+    Unmatched,
     Updated,
     provides,
 )
-from stepwell.services.store import Initial, Updater, resolve_initial
+from stepwell.services.store import Claim, Initial, Selector, Updater, resolve_initial
 
+_R = TypeVar("_R")
 _T = TypeVar("_T")
 
 
@@ -79,6 +82,21 @@ class PlainStore:
         self.calls["update_from"] += 1
         return await self._real.update_from(definition, id, expected, updater, step=step)
 
+    async def take(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        selector: Selector[_T, _R],
+        claim: Claim[_T, _R],
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[
+        Taken[_R],
+        Unmatched | StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable,
+    ]:
+        self.calls["take"] += 1
+        return await self._real.take(definition, id, selector, claim, step=step)
+
     async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, TooLarge | Unavailable]:
         return await self._real.delete(definition, id)
 
@@ -100,7 +118,7 @@ class PlainStore:
 
 
 class DictStore:
-    """One store, held in an attribute, that the ledger knows nothing of. It creates, reads and updates."""
+    """One store, held in an attribute, that the ledger knows nothing of. It creates, reads, updates and takes."""
 
     def __init__(self) -> None:
         self.state: object = None
@@ -135,6 +153,26 @@ class DictStore:
         step: StepId | None = None,
     ) -> Outcome[Updated[_T], Unavailable]:
         return Failure(Unavailable("not in this store", "no"))
+
+    async def take(
+        self,
+        definition: StoreDefinition[_T],
+        id: str,
+        selector: Selector[_T, _R],
+        claim: Claim[_T, _R],
+        *,
+        step: StepId | None = None,
+    ) -> Outcome[Taken[_R], Unmatched | StoreNotFound]:
+        if self.state is None:
+            return Failure(StoreNotFound(definition.key(id)))
+        state = cast(_T, deepcopy(self.state))
+        selected = selector(state)
+        if selected is None or selected is False:
+            return Failure(Unmatched(self._revision, ((),)))
+        claim(state, selected)
+        self.state = state
+        self.version += 1
+        return Success(Taken(deepcopy(selected), self._revision))
 
     async def delete(self, definition: StoreDefinition[_T], id: str) -> Outcome[None, Unavailable]:
         return Failure(Unavailable("not in this store", "no"))

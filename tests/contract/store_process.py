@@ -10,7 +10,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from stepwell import StepId, Store, build, define_store, get
-from stepwell.layers import clock, ids, ledger, store
+from stepwell.layers import clock, ids, ledger, store, wake_bus
 
 
 class Message(TypedDict):
@@ -52,7 +52,7 @@ ACTIONS = {"update": update, "update_from": update_from}
 
 
 async def main(action: str, path: str, name: str) -> None:
-    app = ledger.layer(path) | store.layer() | clock.layer() | ids.layer()
+    app = ledger.layer(path) | store.layer() | clock.layer() | ids.layer() | wake_bus.layer()
     async with build(app) as built:
         await ACTIONS[action](get(built.unwrap(), Store), name)
 

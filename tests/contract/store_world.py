@@ -11,9 +11,24 @@ from typing import Literal, NotRequired, TypeAlias, TypeVar
 
 from typing_extensions import TypedDict
 
-from stepwell import Clock, Failure, Ids, Layer, Ledger, Outcome, Store, Success, build, define_store, get, provides
+from stepwell import (
+    Clock,
+    Failure,
+    Ids,
+    Layer,
+    Ledger,
+    Outcome,
+    Store,
+    Success,
+    WakeBus,
+    build,
+    define_store,
+    get,
+    provides,
+)
 from stepwell.layers import ledger as ledgers
 from stepwell.layers import store as stores
+from stepwell.layers import wake_bus as wake_buses
 from stepwell.layers.ids import CountedIds
 from stepwell.layers.store import LedgerStore, Limits
 
@@ -143,15 +158,20 @@ class World:
         self.memory = ledgers.MemoryLedger(self.clock)
 
     async def client(
-        self, *, around: Around | None = None, limits: Limits | None = None, clock: Clock | None = None
+        self,
+        *,
+        around: Around | None = None,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        bus: Layer[WakeBus, WakeBus] | None = None,
     ) -> Client:
         """A further client. `around` comes between its store and the ledger."""
         clocks = given_clock(clock or self.clock)
         ledger = await self._ledger(clocks)
         if around is not None:
             ledger = around(ledger)
-        layer = given_ledger(ledger) | clocks | given_ids(self.ids) | stores.layer_test(limits=limits)
-        env = success(await self._scope.enter_async_context(build(layer)))
+        layer = given_ledger(ledger) | clocks | given_ids(self.ids) | (bus or wake_buses.layer_test())
+        env = success(await self._scope.enter_async_context(build(layer | stores.layer_test(limits=limits))))
         return Client(get(env, Store), ledger)
 
     async def _ledger(self, clocks: Layer[Clock, Clock]) -> Ledger:

@@ -14,6 +14,7 @@ from stepwell.core.batch import Batch
 from stepwell.layers.ids import CountedIds
 from stepwell.layers.store import LedgerStore
 from stepwell.layers.ticket import VERDICT_MS
+from stepwell.layers.wake_bus import MemoryWakeBus
 from stepwell.services.ledger import Verdict
 
 from .ledger_double import Gated, LedgerDouble, Rivalled
@@ -179,7 +180,7 @@ async def test_an_initial_state_that_is_awaited_holds_up_nobody(world: World) ->
 async def test_when_the_store_is_closed_whoever_waits_is_told(world: World) -> None:
     await made((await world.client()).store)
     gate = Gated(world.memory)
-    store = LedgerStore(gate, ManualClock(), CountedIds())
+    store = LedgerStore(gate, ManualClock(), CountedIds(), MemoryWakeBus())
     tasks = [asyncio.create_task(store.update(chats, "c", append(str(number)))) for number in range(3)]
     await turns()
     gate.let_one()

@@ -44,6 +44,7 @@ from stepwell.core.patch import replay_json
 from stepwell.layers.ids import CountedIds
 from stepwell.layers.memory.ledger import MemoryLedger
 from stepwell.layers.store import LedgerStore, Limits
+from stepwell.layers.wake_bus import MemoryWakeBus
 from stepwell.services.ledger import Verdict
 
 from .ledger_double import LedgerDouble
@@ -269,8 +270,10 @@ async def play(clients: list[tuple[list[list[Call]], list[int], list[Fault]]], l
     clock, ids = PassingClock(), CountedIds()
     memory = MemoryLedger(clock)
     history = History()
-    stores = [LedgerStore(Faulty(memory, turns, faults), clock, ids, limits) for _, turns, faults in clients]
-    final = LedgerStore(memory, clock, ids)
+    stores = [
+        LedgerStore(Faulty(memory, turns, faults), clock, ids, MemoryWakeBus(), limits) for _, turns, faults in clients
+    ]
+    final = LedgerStore(memory, clock, ids, MemoryWakeBus())
     for id in ("a", "b"):
         await final.get_or_create(tokens, id, [])
     await asyncio.gather(

@@ -63,6 +63,7 @@ from stepwell import (
     TooLarge,
     Unavailable,
     Updated,
+    WakeBus,
     build,
     current_step,
     define_store,
@@ -75,7 +76,7 @@ from stepwell import (
 from stepwell.core import cache_fold as fold
 from stepwell.core import draft, patch, paths
 from stepwell.layers import app as app_layers
-from stepwell.layers import clock, engine, ids, ledger, store
+from stepwell.layers import clock, engine, ids, ledger, store, waiters, wake_bus
 
 # --- stores -----------------------------------------------------------------
 
@@ -455,13 +456,13 @@ assert_type(still_mail, Layer[Mail, Mail])
 assert_type(failing_mail, Layer[Mail, Clock])
 assert_type(busy_mail, Layer[Mail, N1 | N2 | N3 | N4 | N5 | N6 | Clock | Ids])
 
-app = ledger.layer("app.db") | store.layer() | clock.layer() | ids.layer()
+app = ledger.layer("app.db") | store.layer() | clock.layer() | ids.layer() | wake_bus.layer()
 dry = app.override(store.layer_noop())
 
 
 async def building() -> None:
     async with build(dry) as built:
-        assert_type(built, Outcome[Env[Ledger | Store | Clock | Ids], LayerError])
+        assert_type(built, Outcome[Env[Ledger | Store | Clock | Ids | WakeBus], LayerError])
         env = built.unwrap()
         assert_type(get(env, Store), Store)
         assert_type(get(env, Clock), Clock)
@@ -469,7 +470,11 @@ async def building() -> None:
         narrower: Env[Store | Clock] = env
         assert_type(get(narrower, Clock), Clock)
     async with build(
-        ledger.layer_test() | store.layer_test() | clock.layer_test(ManualClock(5)) | ids.layer_test()
+        ledger.layer_test()
+        | store.layer_test()
+        | clock.layer_test(ManualClock(5))
+        | ids.layer_test()
+        | wake_bus.layer_test()
     ) as built:
         await creating(get(built.unwrap(), Store))
     async with build(app.override(store.layer_noop())) as built:
@@ -482,10 +487,17 @@ async def building() -> None:
         assert_type(get(built.unwrap(), Mail), Mail)
     async with build(provide(mail, clock.layer() | ids.layer())) as built:
         assert_type(built, Outcome[Env[Mail], LayerError])
-    async with build(provide(store.layer_test(), ledger.layer_test() | clock.layer() | ids.layer())) as built:
+    private = ledger.layer_test() | clock.layer() | ids.layer() | wake_bus.layer()
+    async with build(provide(store.layer_test(), private)) as built:
         assert_type(get(built.unwrap(), Store), Store)
     async with build(
-        ledger.layer("app.db", "normal") | store.layer() | engine.layer([fulfil]) | clock.layer() | ids.layer()
+        ledger.layer("app.db", "normal")
+        | store.layer()
+        | engine.layer([fulfil])
+        | waiters.layer()
+        | wake_bus.layer()
+        | clock.layer()
+        | ids.layer()
     ) as built:
         match built:
             case Success(env_):
