@@ -42,7 +42,7 @@ from .driver.execution import Pool
 from .driver.listening import Listeners
 from .driver.owner import name_owner
 from .driver.tools import Tools
-from .driver.worker import WATCH_MS, Worker
+from .driver.worker import Worker
 from .layer import Layer, provides
 
 __all__ = ["LedgerEngine", "NoopEngine", "layer", "layer_noop", "layer_test"]
@@ -78,7 +78,8 @@ class LedgerEngine:
         self._workflows = _by_name(workflows)
         self._owner = name_owner(given.ids.new())
         self._pool = Pool()
-        self._listeners = Listeners(given.clock)
+        self._listeners = Listeners(given.ledger, given.clock, self._drives)
+        self._poll = poll
         drives = drive and bool(self._workflows)
         tools = Tools(
             given.ledger, given.store, given.waiters, given.wake_bus, given.clock, given.ids, self._pool, self._on_wait
@@ -98,7 +99,11 @@ class LedgerEngine:
     async def __aexit__(self, *_: object) -> None:
         if self._worker is not None:
             await self._worker.close()
+        self._listeners.close()
         self._pool.close()
+
+    def _drives(self, run_id: str) -> bool:
+        return self._worker is not None and self._worker.drives(run_id)
 
     # --- starting ---------------------------------------------------------------
 
@@ -237,6 +242,7 @@ class LedgerEngine:
         """The row of a run that has completed, awaited for `timeout` at most."""
         began_ms = self._clock.now_ms()
         timeout_ms = None if timeout is None else span_ms("timeout", timeout)
+        attempt = 1
         while True:
             with self._listeners.listening(id) as sign:
                 found = await self._row(id)
@@ -245,10 +251,11 @@ class LedgerEngine:
                 row = found.unwrap()
                 if row.ended:
                     return _ending(row)
-                left_ms = WATCH_MS if timeout_ms is None else began_ms + timeout_ms - self._clock.now_ms()
+                pause_ms = self._poll.pause_ms(attempt)
+                left_ms = pause_ms if timeout_ms is None else began_ms + timeout_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     return Failure(TimedOut(timeout_ms or 0))
-                await self._listeners.wait(sign, min(left_ms, WATCH_MS))
+                attempt = 1 if await self._listeners.wait(sign, min(left_ms, pause_ms)) else attempt + 1
 
     # --- intervening ------------------------------------------------------------
 

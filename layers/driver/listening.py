@@ -1,26 +1,50 @@
-"""Who in this engine waits for the end of a run."""
+"""Who in this engine waits for the end of a run.
+
+The drivers of this engine tell of theirs. For the ends that others bring about, whoever waits looks again when the
+ledger has news, all at once and not too often, and after growing pauses where news may be missed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import final
+from typing import Final, final
 
 from ...services.clock import Clock
+from ...services.ledger import Ledger, News
 
 __all__ = ["Listeners"]
+
+LEAST_MS: Final = 10
+"""How often at most all who wait look again."""
+
+LOOKS_PER_MS: Final = 4
+"""How many of them look in a millisecond of these pauses: the more wait, the longer they are."""
 
 
 @final
 class Listeners:
-    """Told by the drivers of this engine; of other drivers nothing is heard, so whoever waits looks again."""
+    """A sign for everybody who waits for the end of a run; a sign says to look at its row.
 
-    __slots__ = ("_by_run", "_clock")
+    `drives` says whether a driver of this engine has the run, and will tell of its end.
+    """
 
-    def __init__(self, clock: Clock) -> None:
+    __slots__ = ("_again", "_by_run", "_clock", "_drives", "_looked_at_ms", "_stop")
+
+    def __init__(self, ledger: Ledger, clock: Clock, drives: Callable[[str], bool]) -> None:
         self._clock = clock
+        self._drives = drives
         self._by_run: dict[str, list[asyncio.Future[None]]] = {}
+        self._looked_at_ms = 0
+        self._again: asyncio.Task[None] | None = None
+        self._stop = ledger.subscribe(self._hear)
+
+    def close(self) -> None:
+        """Hear of nothing more."""
+        self._stop()
+        if self._again is not None:
+            _ = self._again.cancel()
 
     @contextmanager
     def listening(self, run_id: str) -> Generator[asyncio.Future[None]]:
@@ -42,10 +66,31 @@ class Listeners:
             if not sign.done():
                 sign.set_result(None)
 
-    async def wait(self, sign: asyncio.Future[None], most_ms: int) -> None:
-        """Return at the sign, or after so many milliseconds."""
+    async def wait(self, sign: asyncio.Future[None], most_ms: int) -> bool:
+        """Return at the sign, or after so many milliseconds; whether it was the sign."""
         timer = asyncio.get_running_loop().create_task(self._clock.sleep_until_ms(self._clock.now_ms() + most_ms))
         try:
             _ = await asyncio.wait((timer, sign), return_when=asyncio.FIRST_COMPLETED)
         finally:
             _ = timer.cancel()
+        return sign.done()
+
+    def _hear(self, news: News) -> None:
+        if not self._by_run or self._again is not None:
+            return
+        due_ms = self._looked_at_ms + max(LEAST_MS, len(self._by_run) // LOOKS_PER_MS)
+        if due_ms <= self._clock.now_ms():
+            self._tell_all()
+        else:
+            self._again = asyncio.get_running_loop().create_task(self._tell_all_at(due_ms))
+
+    async def _tell_all_at(self, at_ms: int) -> None:
+        await self._clock.sleep_until_ms(at_ms)
+        self._again = None
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        self._looked_at_ms = self._clock.now_ms()
+        for run_id in tuple(self._by_run):
+            if not self._drives(run_id):
+                self.tell(run_id)

@@ -1,8 +1,9 @@
 """The worker of an engine: it claims runs that may be claimed, drives them, and keeps their leases.
 
-It looks for such runs when it is told to (`look`), when one becomes due, and when somebody has committed: whether
-anybody has is asked every `WATCH_MS`, which costs next to nothing. A pause without any of these grows from `POLL_MS` by
-half each time to `POLL_CAP_MS`, so even a missed sign delays a run and never loses it.
+It looks for such runs when it is told to (`look`), when one becomes due, and when somebody has committed: news of other
+processes come at once where there are not many of them, and whether anybody has committed is asked every `WATCH_MS`,
+which costs next to nothing. A pause without any of these grows from `POLL_MS` by half each time to `POLL_CAP_MS`, so
+even a missed sign delays a run and never loses it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ...core.outcome import Failure, Outcome, Success
 from ...core.poll import PollPolicy
 from ...core.run import RunRow
 from ...core.step import StepRow
-from ...services.ledger import DueRuns
+from ...services.ledger import DueRuns, News
 from ...services.workflow import AnyWorkflow
 from .owner import is_provably_dead
 from .run import RunDriver
@@ -31,6 +32,9 @@ SLICE = 256
 """How many runs are claimed at a time, oldest first."""
 
 WATCH_MS = 250
+NEWS_MS = 20
+"""How long after a look news of other processes are left to the watch."""
+
 POLL_MS = 200
 POLL_CAP_MS = 30_000
 
@@ -61,6 +65,8 @@ class Worker:
         self._unsure: set[str] = set()
         self._signs = asyncio.Event()
         self._changes: int | None = None
+        self._looked_at_ms = 0
+        self._stop_news: Callable[[], None] = _nothing
         self._closing = False
         self._claiming: asyncio.Task[None] | None = None
         self._beside: list[asyncio.Task[None]] = []
@@ -71,12 +77,17 @@ class Worker:
         """Begin to look for runs."""
         loop = asyncio.get_running_loop()
         self._claiming = loop.create_task(self._claim_loop())
+        self._stop_news = self._tools.ledger.subscribe(self._hear)
         beside = (self._watch_loop(), self._renew_loop(), self._poll_loop())
         self._beside = [loop.create_task(each) for each in beside]
 
     def look(self) -> None:
         """There may be something to claim, or to cancel."""
         self._signs.set()
+
+    def drives(self, run_id: str) -> bool:
+        """Whether a driver of this worker has the run."""
+        return run_id in self._drivers
 
     def poll_soon(self) -> None:
         """A run begins to wait for a wake: look for wakes that are owed at the first pause again."""
@@ -103,6 +114,7 @@ class Worker:
     async def close(self) -> None:
         """Claim nothing more, give all runs back, and return within bounded time."""
         self._closing = True
+        self._stop_news()
         self.look()
         for beside in self._beside:
             _ = beside.cancel()
@@ -154,6 +166,7 @@ class Worker:
 
     async def _look(self) -> int | None:
         """Claim what is due; when the next run will be, if that is known. A fault ends this look, not the looking."""
+        self._looked_at_ms = self._tools.clock.now_ms()
         try:
             await self._deliver_cancellations()
             await self._drive_unsure()
@@ -226,6 +239,10 @@ class Worker:
 
     # --- signs from other processes, and to them ------------------------------
 
+    def _hear(self, news: News) -> None:
+        if news == "elsewhere" and self._tools.clock.now_ms() - self._looked_at_ms >= NEWS_MS:
+            self.look()
+
     async def _watch_loop(self) -> None:
         clock = self._tools.clock
         while True:
@@ -258,3 +275,7 @@ class Worker:
 
     def _report(self, message: str, error: BaseException) -> None:
         asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
+
+
+def _nothing() -> None:
+    """It has not begun to hear of news."""
