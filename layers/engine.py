@@ -283,12 +283,15 @@ class LedgerEngine:
             self._worker.look()
         return Success(None)
 
-    async def _waiters_removed(self, id: str) -> Outcome[tuple[RemoveWaiter, ...], Unavailable]:
-        """The writes that end all waits of a run that nobody executes."""
+    async def _waiters_removed(
+        self, id: str, keys: Sequence[str] | None = None
+    ) -> Outcome[tuple[RemoveWaiter, ...], Unavailable]:
+        """The writes that end the waits of a run that nobody executes, all of them or those of these keys."""
         read = await self._ledger.waiters(run_id=id)
         if isinstance(read, Failure):
             return read
-        return Success(tuple(RemoveWaiter(row.waiter.key, row.waiter.step) for row in read.unwrap()))
+        waiters = [row.waiter for row in read.unwrap() if keys is None or row.waiter.step.key in keys]
+        return Success(tuple(RemoveWaiter(waiter.key, waiter.step) for waiter in waiters))
 
     async def resume(
         self, id: str, *, drop: Sequence[str] = (), reopen: bool = False
@@ -305,7 +308,11 @@ class LedgerEngine:
             dropped = await self._dropped(id, drop)
             if isinstance(dropped, Failure):
                 return dropped
-            changed = await self._change(row, repair.resume(row, self._clock.now_ms()), *dropped.unwrap())
+            removed = await self._waiters_removed(id, drop) if drop else Success(())
+            if isinstance(removed, Failure):
+                return removed
+            writes = (*dropped.unwrap(), *removed.unwrap())
+            changed = await self._change(row, repair.resume(row, self._clock.now_ms()), *writes)
             if isinstance(changed, Failure):
                 return changed
             if changed.unwrap():
