@@ -12,6 +12,9 @@ answers with the changed state, the paths that changed and the patch that leads 
 - An updater returns nothing, or `Replace(value)`. Coroutines, generators and every other return value are bugs and
   raise TypeError, and so does a key that is not text in a dict that declares no others.
 - When the updater has ended, its draft and every part of it are dead: to use one raises `DraftEnded`.
+
+`track_reads` gives a selector a view, which reads like the state, takes no change and remembers what was read. `take`
+runs a selector, and a claim on the drafts of what it found. Views and drafts are alike in what user code sees of them.
 """
 
 from __future__ import annotations
@@ -19,28 +22,32 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeGuard, TypeVar
+from typing import Final, Generic, Literal, TypeGuard, TypeVar
 
 from msgspec import Struct
 
-from .drafts import dicts, lists, record_faces, sets, tuples
+from .drafts import dicts, lists, read_records, read_views, record_faces, sets, tuples
 from .drafts.faces import child_of, node_of
 from .drafts.intake import plain
 from .drafts.node import Context, DraftEnded, Root
+from .drafts.reads import Reads, view_of
+from .drafts.results import Selected, detached
 from .kind import ATOMS, stands_for
 from .model import Paths, Replace
 from .patch import Patch, between
-from .paths import diff
+from .paths import diff, minimal
 
-__all__ = ["TEXT_KEYS", "Applied", "DraftEnded", "Drafted", "apply", "run"]
+__all__ = ["TEXT_KEYS", "Applied", "DraftEnded", "Drafted", "Took", "apply", "run", "take", "track_reads"]
 
+_R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 TEXT_KEYS: Final[frozenset[type[object]]] = frozenset({str})
 """Types of keys that may be written where the type of the state declares none."""
 
-_KINDS: Final = (dicts, lists, record_faces, sets, tuples)  # importing them registers them
+_KINDS: Final = (dicts, lists, record_faces, sets, tuples, read_records, read_views)  # importing them registers them
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,17 @@ class Drafted(Struct, Generic[_T_co], frozen=True):
 
     state: _T_co
     written: Paths | None
+
+
+class Took(Struct, Generic[_R_co, _T_co], frozen=True):
+    """What a selector found, as it is after the claim, which paths it read, and what the claim made of the state.
+
+    A selector that found nothing gives None or False, and no `drafted`: no claim ran.
+    """
+
+    selected: _R_co | Literal[False] | None
+    read_paths: Paths
+    drafted: Drafted[_T_co] | None
 
 
 def apply(state: _T, updater: Callable[[_T], Replace[_T] | None]) -> Applied[_T]:
@@ -87,18 +105,96 @@ def run(
     raise TypeError(_complaint(updater, returned))
 
 
+def track_reads(state: _T, selector: Callable[[_T], _R]) -> tuple[_R, Paths]:
+    """What `selector` finds in `state`, as a private copy, and the paths that it read, none beneath another.
+
+    What it raises is passed on. A TypeError for a selector that changes the state, is async or a generator, or gives an
+    iterator. One that reads nothing has read the root. Whatever it returns a part of has been read as a whole there.
+    """
+    reads = Reads()
+    try:
+        found = selector(stands_for(state, state if type(state) in ATOMS else view_of(state, reads, None, None)))
+        if type(found) in ATOMS:
+            return found, reads.paths()
+        selected = Selected(_admitted("selector", selector, found))
+        result = selected.detached()
+        return stands_for(found, result), _paths(reads, selected)
+    finally:
+        reads.end()
+
+
+def _paths(reads: Reads, selected: Selected) -> Paths:
+    return minimal((*reads.paths(), *selected.paths)) if selected.paths else reads.paths()
+
+
+def take(
+    state: _T,
+    selector: Callable[[_T], _R | Literal[False] | None],
+    claim: Callable[[_T, _R], object],
+    key_types: frozenset[type[object]] = TEXT_KEYS,
+) -> Took[_R, _T]:
+    """Run `selector`, once, as `track_reads` does, and then `claim` on a draft of the state and on what was found.
+
+    None and False are a miss. What was found has drafts in it wherever the selector returned a part of the state, also
+    within a list, dict, tuple or set that it made. What the claim returns is ignored, but it must be an ordinary
+    function. `key_types` are the types of keys that the type of the state declares.
+    """
+    reads, context = Reads(), Context(key_types)
+    root = Root(state, None, None, context)
+    try:
+        draft: _T = stands_for(state, state if type(state) in ATOMS else child_of(root, None, state))
+        try:
+            found = selector(stands_for(state, state if type(state) in ATOMS else view_of(state, reads, None, None)))
+            if found is None or found is False:
+                return Took(found, reads.paths(), None)
+            selected = Selected(_admitted("selector", selector, found))
+            chosen = stands_for(found, selected.drafted(root))
+            read_paths = _paths(reads, selected)
+        finally:
+            reads.end()
+        _admitted("claim", claim, claim(draft, chosen))
+        result = stands_for(found, detached(chosen))
+        return Took(result, read_paths, Drafted(stands_for(state, root.value()), root.changed_paths()))
+    finally:
+        context.end()
+
+
+# --- what callbacks return ----------------------------------------------------------
+
+
 def _is_replace(returned: object) -> TypeGuard[Replace[object]]:
     return isinstance(returned, Replace)  # an updater without types may return anything
 
 
-def _complaint(updater: object, returned: object) -> str:
-    name = getattr(updater, "__qualname__", None) or repr(updater)
+def _admitted(what: str, callback: object, returned: _R) -> _R:
+    """What a callback returned; a TypeError if that shows that the callback is no ordinary function."""
+    unusual = _unusual(what, callback, returned)
+    if unusual is not None:
+        raise TypeError(unusual)
+    return returned
+
+
+def _unusual(what: str, callback: object, returned: object) -> str | None:
     if inspect.iscoroutine(returned) or inspect.isgenerator(returned):
         returned.close()
+    name = _name(callback)
     if inspect.isawaitable(returned):
-        return f"the updater {name} must be an ordinary function: it is async, or returned an awaitable"
+        return f"the {what} {name} must be an ordinary function: it is async, or returned an awaitable"
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        return f"the updater {name} must be an ordinary function: it is a generator, or returned one"
+        return f"the {what} {name} must be an ordinary function: it is a generator, or returned one"
+    return None
+
+
+def _name(callback: object) -> str:
+    name: str | None = getattr(callback, "__qualname__", None)
+    return name or repr(callback)
+
+
+def _complaint(updater: object, returned: object) -> str:
+    unusual = _unusual("updater", updater, returned)
+    if unusual is not None:
+        return unusual
+    name = _name(updater)
     if node_of(returned) is not None:
         return f"the updater {name} returned a draft; a draft is changed in place: return nothing, or Replace(value)"
     kind = type(returned).__name__

@@ -15,7 +15,7 @@ from .faces import AnyNode
 from .intake import plain
 from .moves import come_home, settle
 
-__all__ = ["Context", "DraftEnded", "Node", "Report", "Root"]
+__all__ = ["Context", "DraftEnded", "Node", "Report", "Root", "refuse_ended"]
 
 _R_co = TypeVar("_R_co", covariant=True)
 
@@ -26,8 +26,12 @@ class DraftEnded(RuntimeError):
     """A draft was used after its callback had ended: it is a view of a change that is over. Nothing was changed."""
 
 
+def refuse_ended(says: str) -> NoReturn:
+    raise DraftEnded(says)
+
+
 def _refuse(*_: object) -> NoReturn:
-    raise DraftEnded("this draft was kept after its callback ended; copy what you need before the callback returns")
+    refuse_ended("this draft was kept after its callback ended; copy what you need before the callback returns")
 
 
 class _Ended:

@@ -26,7 +26,7 @@ from ..value import same
 from .faces import FACES, FIND_MAKER, AnyNode, Maker, child_of
 from .records import ExtrasView, FieldsView, RecordNode
 
-__all__: list[str] = []
+__all__ = ["MODEL_CALLS", "subclass_of"]
 
 _NODE: Final = "__stepwell_node__"
 _SETATTR: Final = "__setattr__"
@@ -140,30 +140,36 @@ FIND_MAKER[Kind.RECORD] = _find_maker
 
 def _make_face_type(known: RecordType) -> type[object]:
     user_type = known.type
-    base = ModelFace if known.is_model else RecordFace
-    space: dict[str, object] = {
-        "__slots__": (_NODE,),
-        "__module__": user_type.__module__,
-        "__qualname__": user_type.__qualname__,
-        "__doc__": user_type.__doc__,
-        "__class__": property(lambda _: user_type),
-    }
+    space: dict[str, object] = {}
     if user_type.__dictoffset__:
         space["__dict__"] = property(_fields_view)
-    space.update(_uncached(user_type))
     if known.is_model:
         space.update(_MODEL_SLOTS)
-        space.update({name: _on_copy(name) for name in _MODEL_CALLS})
+        space.update({name: _on_copy(name) for name in MODEL_CALLS})
     if known.is_model and _setattr_of(user_type) is not _setattr_of(BaseModel):
         space[_SETATTR] = _setattr_of(user_type)
     if not known.is_model and _setattr_of(user_type) is _setattr_of(object):
         space[_SETATTR] = _set_field
     for name in known.names:
         space[name] = property(_getter(name), _setter(name))
+    return subclass_of(user_type, ModelFace if known.is_model else RecordFace, _NODE, space)
+
+
+def subclass_of(user_type: type[object], base: type[object], slot: str, space: dict[str, object]) -> type[object]:
+    """A subclass of the user's class that keeps nothing but `slot`, made without running any hook of that class."""
+    full: dict[str, object] = {
+        "__slots__": (slot,),
+        "__module__": user_type.__module__,
+        "__qualname__": user_type.__qualname__,
+        "__doc__": user_type.__doc__,
+        "__class__": property(lambda _: user_type),
+        **_uncached(user_type),
+        **space,
+    }
     metaclass = type(user_type)
     maker = ABCMeta if issubclass(metaclass, ABCMeta) else type  # not the metaclass's own: it would set up a new class
     make: Callable[[object, str, tuple[type[object], ...], dict[str, object]], type[object]] = getattr(maker, _NEW)
-    return make(metaclass, user_type.__name__, (base, user_type), space)
+    return make(metaclass, user_type.__name__, (base, user_type), full)
 
 
 def _getter(name: str) -> Callable[[RecordFace], object]:
@@ -213,7 +219,7 @@ def _on_copy(name: str) -> Callable[..., object]:
     return call
 
 
-_MODEL_CALLS: Final = ("model_dump", "model_dump_json", "dict", "json", "copy", "model_copy", "__getstate__")
+MODEL_CALLS: Final = ("model_dump", "model_dump_json", "dict", "json", "copy", "model_copy", "__getstate__")
 
 
 def _fields_view(face: RecordFace) -> FieldsView:

@@ -1,0 +1,229 @@
+"""Views of records: for each class of models or dataclasses one generated subclass, whose objects are its views.
+
+A view keeps nothing but its place. Each field is a property that records the read, `__dict__` is a mapping that does
+the same, and what pydantic does in C with an instance is done on a plain copy, which counts as a read of the whole. So
+methods and properties of the class work, and none of them changes anything.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, MutableMapping
+from types import MappingProxyType
+from typing import Final
+
+from pydantic import BaseModel
+
+from ..kind import ATOMS, Kind
+from ..record import RecordType, record_type
+from .reads import FIND_VIEW, PLACES, Place, part, read_whole, refuse_change, view_of
+from .record_faces import MODEL_CALLS, subclass_of
+from .results import present
+
+__all__: list[str] = []
+
+_PLACE: Final = "__stepwell_place__"
+
+
+class RecordView:
+    """What the views of all records share."""
+
+    __slots__ = ()
+
+    __stepwell_place__: Place
+
+    def __init_subclass__(cls) -> None:
+        """Stops here: a hook of the user's class is for the user's classes."""
+
+    def __copy__(self) -> object:
+        return read_whole(self.__stepwell_place__)
+
+    def __deepcopy__(self, memo: object) -> object:
+        return present(self.__stepwell_place__, memo)
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        raise TypeError("a selector's view cannot be pickled; copy.deepcopy(view) is a plain value")
+
+    __setattr__ = __delattr__ = refuse_change
+
+
+# --- making a view --------------------------------------------------------------
+
+
+def _find_view(type_: type[object]) -> tuple[type[object], Callable[[object, Place], None]]:
+    view_type = _make_view_type(record_type(type_))
+    slot: object = view_type.__dict__[_PLACE]
+    PLACES[view_type] = getattr(slot, "__get__")  # noqa: B009
+    return view_type, getattr(slot, "__set__")  # noqa: B009
+
+
+FIND_VIEW[Kind.RECORD] = _find_view
+
+
+def _make_view_type(known: RecordType) -> type[object]:
+    user_type = known.type
+    space: dict[str, object] = {}
+    if user_type.__dictoffset__:
+        space["__dict__"] = property(_fields)
+    if known.is_model:
+        space.update(_MODEL_SLOTS)
+        space.update({name: _on_copy(name) for name in MODEL_CALLS})
+    elif not hasattr(user_type, "__getattr__"):
+        space["__getattr__"] = _beside
+    for name in known.names:
+        get = _root_getter() if known.transparent else _getter(name) if known.is_model else _slot_getter(name)
+        space[name] = property(get, refuse_change, refuse_change)
+    return subclass_of(user_type, RecordView, _PLACE, space)
+
+
+def _getter(name: str) -> Callable[[RecordView], object]:
+    """How a view of a model reads a field."""
+
+    def get(view: RecordView) -> object:
+        place = view.__stepwell_place__
+        reads = place[1]
+        try:
+            value: object = place[0].__dict__[name]
+        except KeyError:
+            reads.add(name)
+            raise AttributeError(f"{type(place[0]).__name__!r} object has no attribute {name!r}") from None
+        if type(value) in ATOMS:
+            keys = reads.keys
+            if name not in keys:
+                keys[name] = None
+            return value
+        return view_of(value, reads.kid(name), place, name)
+
+    return get
+
+
+def _slot_getter(name: str) -> Callable[[RecordView], object]:
+    """How a view of a dataclass reads a field, which may be in a slot."""
+
+    def get(view: RecordView) -> object:
+        place = view.__stepwell_place__
+        if not hasattr(place[0], name):
+            place[1].add(name)
+        return part(place, name, name, getattr(place[0], name))
+
+    return get
+
+
+def _root_getter() -> Callable[[RecordView], object]:
+    """How a view of a RootModel reads its value, which has the path of the model."""
+
+    def get(view: RecordView) -> object:
+        place = view.__stepwell_place__
+        return _root(place, place[0].__dict__["root"])
+
+    return get
+
+
+def _root(place: Place, value: object) -> object:
+    if type(value) in ATOMS:
+        place[1].whole = True
+        return value
+    return view_of(value, place[1], place, "root")
+
+
+def _beside(view: RecordView, name: str) -> object:
+    """What a dataclass keeps beside its fields: a copy, since no path leads to it."""
+    raw, reads, *_ = view.__stepwell_place__
+    held: dict[str, object] = getattr(raw, "__dict__", {})
+    if name not in held:
+        raise AttributeError(f"{type(raw).__name__!r} object has no attribute {name!r}")
+    reads.whole = True
+    return copy.deepcopy(held[name])
+
+
+def _on_copy(name: str) -> Callable[..., object]:
+    """A method of a model that runs on a plain copy, which reads the whole."""
+
+    def call(view: RecordView, /, *args: object, **options: object) -> object:
+        return getattr(read_whole(view.__stepwell_place__), name)(*args, **options)
+
+    call.__name__ = name
+    return call
+
+
+# --- what a record keeps its fields in --------------------------------------------
+
+
+class FieldsRead(MutableMapping[str, object]):
+    """The `__dict__` of a view: its declared fields. It takes no change."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def _held(self) -> dict[str, object]:
+        raw = self._place[0]
+        return record_type(type(raw)).fields(raw)
+
+    def __getitem__(self, name: str) -> object:
+        place, held = self._place, self._held()
+        if name not in held:
+            place[1].add(name)
+            raise KeyError(name)
+        if record_type(type(place[0])).transparent:
+            return _root(place, held[name])
+        return part(place, name, name, held[name])
+
+    def __iter__(self) -> Iterator[str]:
+        self._place[1].shape = True
+        return iter(self._held())
+
+    def __len__(self) -> int:
+        self._place[1].shape = True
+        return len(self._held())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    __setitem__ = __delitem__ = refuse_change
+
+
+class ExtrasRead(FieldsRead):
+    """The undeclared fields of a view of a model that allows them."""
+
+    __slots__ = ()
+
+    def _held(self) -> dict[str, object]:
+        raw = self._place[0]
+        return record_type(type(raw)).extras(raw) or {}
+
+
+def _fields(view: RecordView) -> FieldsRead:
+    return FieldsRead(view.__stepwell_place__)
+
+
+def _model_at(view: RecordView) -> BaseModel:
+    raw = view.__stepwell_place__[0]
+    assert isinstance(raw, BaseModel)
+    return raw
+
+
+def _fields_set(view: RecordView) -> object:
+    view.__stepwell_place__[1].whole = True
+    return set(_model_at(view).__pydantic_fields_set__)
+
+
+def _private(view: RecordView) -> object:
+    private = _model_at(view).__pydantic_private__
+    if private is None:
+        return None
+    view.__stepwell_place__[1].whole = True
+    return MappingProxyType(copy.deepcopy(private))
+
+
+def _extras(view: RecordView) -> object:
+    place = view.__stepwell_place__
+    return ExtrasRead(place) if record_type(type(place[0])).extras_allowed else None
+
+
+_MODEL_SLOTS: Final[dict[str, object]] = {
+    "__pydantic_fields_set__": property(_fields_set, refuse_change),
+    "__pydantic_extra__": property(_extras, refuse_change),
+    "__pydantic_private__": property(_private, refuse_change),
+}

@@ -1,0 +1,416 @@
+"""Views of lists, dicts and sets: they read like the container, record what was read, and take no change.
+
+Like drafts they are no lists, dicts and sets, they only say so to `isinstance` and to `match`.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABCMeta
+from collections.abc import (
+    Callable,
+    Hashable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    ValuesView,
+)
+from itertools import chain, starmap
+from operator import itemgetter
+from typing import ClassVar, Final, SupportsIndex, TypeVar
+
+from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, acts_as_set, is_dict, is_list, is_set
+from ..value import clone
+from .faces import is_fixed
+from .reads import FIND_VIEW, PLACES, Place, View, elements, part, read_whole, refuse_change, segment_of
+from .results import present
+
+__all__ = ["DictView", "ListView", "SetView"]
+
+_V = TypeVar("_V", bound=View)
+
+_VALUE: Final = itemgetter(1)
+_NEW: Final = "__new__"
+
+
+class _Container(View):
+    """What views of containers share beyond that."""
+
+    __slots__ = ()
+
+    _passes_for: ClassVar[type[object]] = object
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[object]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """What `isinstance` is told."""
+        return self._passes_for
+
+    def __copy__(self) -> object:
+        return self.copy()
+
+    def copy(self) -> object:
+        return read_whole(self._place)
+
+    def __deepcopy__(self, memo: object) -> object:
+        return present(self._place, memo)
+
+    def __repr__(self) -> str:
+        return repr(read_whole(self._place))
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        raise TypeError("a selector's view cannot be pickled; copy.deepcopy(view) is a plain value")
+
+    clear = pop = refuse_change
+
+
+def _passes_for(type_: type[object], kind: Kind, protocol: object) -> Callable[[type[_V]], type[_V]]:
+    """Let views of this class pass for `type_`; `type(view)(values)`, as in `dataclasses.asdict`, is a plain one."""
+
+    def mark(view: type[_V]) -> type[_V]:
+        setattr(view, "_passes_for", type_)  # noqa: B010  # of the classes that have it
+        setattr(view, _NEW, lambda _, *args: type_(*args))
+        if isinstance(protocol, ABCMeta):
+            protocol.register(view)  # so that `match` takes it for a sequence or a mapping
+        slot: object = View.__dict__["_place"]
+        PLACES[view] = getattr(slot, "__get__")  # noqa: B009
+        form = (view, getattr(slot, "__set__"))  # noqa: B009
+        FIND_VIEW[kind] = lambda _: form
+        return view
+
+    return mark
+
+
+# --- lists ----------------------------------------------------------------------
+
+
+@_passes_for(list, Kind.LIST, MutableSequence)
+class ListView(_Container):
+    """A list, as a selector sees it."""
+
+    __slots__ = ()
+
+    @property
+    def _raw(self) -> list[object]:
+        raw = self._place[0]
+        assert is_list(raw)
+        return raw
+
+    def __getitem__(self, index: SupportsIndex | slice) -> object:
+        place = self._place
+        raw, reads = place[0], place[1]
+        assert is_list(raw)
+        if isinstance(index, slice):
+            return self._slice(index)
+        at = operator.index(index)
+        if at < 0:
+            reads.shape = True  # which element it is depends on the length
+            at += len(raw)
+        if not 0 <= at < len(raw):
+            if at >= 0:
+                reads.add(at)
+            raise IndexError("list index out of range")
+        return part(place, at, at, raw[at])
+
+    def _slice(self, index: slice) -> list[object]:
+        place, raw = self._place, self._raw
+        wanted = range(*index.indices(len(raw)))
+        place[1].shape = True
+        return [part(place, at, at, raw[at]) for at in wanted]
+
+    def __iter__(self) -> Iterator[object]:
+        raw = self._raw
+        return chain.from_iterable(map(_VALUE, elements(self._place, range(len(raw)), raw)))
+
+    def __reversed__(self) -> Iterator[object]:
+        raw = self._raw
+        self._place[1].shape = True
+        backwards = elements(self._place, range(len(raw) - 1, -1, -1), reversed(raw))
+        return chain.from_iterable(map(_VALUE, backwards))
+
+    def __len__(self) -> int:
+        self._place[1].shape = True
+        return len(self._raw)
+
+    def __contains__(self, value: object) -> bool:
+        return any(item is value or item == value for item in self)
+
+    def index(self, value: object, start: SupportsIndex = 0, stop: SupportsIndex = 2**63 - 1, /) -> int:
+        if operator.index(start) < 0 or operator.index(stop) < 0:
+            self._place[1].shape = True
+        raw = self._raw
+        for at in range(*slice(start, stop).indices(len(raw))):
+            if (item := part(self._place, at, at, raw[at])) is value or item == value:
+                return at
+        self._place[1].shape = True
+        raise ValueError(f"{value!r} is not in list")
+
+    def count(self, value: object, /) -> int:
+        return sum(1 for item in self if item is value or item == value)
+
+    def copy(self) -> list[object]:
+        self._place[1].whole = True
+        return list(self)
+
+    def __eq__(self, other: object) -> bool:
+        self._place[1].whole = True
+        return list(self) == (list(other) if isinstance(other, ListView) else other)
+
+    def __lt__(self, other: object) -> bool:
+        self._place[1].whole = True
+        return list(self) < list(other) if acts_as_list(other) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        self._place[1].whole = True
+        return list(self) <= list(other) if acts_as_list(other) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        self._place[1].whole = True
+        return list(self) > list(other) if acts_as_list(other) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        self._place[1].whole = True
+        return list(self) >= list(other) if acts_as_list(other) else NotImplemented
+
+    def __add__(self, other: object) -> list[object]:
+        return [*self, *other] if acts_as_list(other) else NotImplemented
+
+    def __radd__(self, other: object) -> list[object]:
+        return [*other, *self] if acts_as_list(other) else NotImplemented
+
+    def __mul__(self, times: SupportsIndex) -> list[object]:
+        return list(self) * times
+
+    __rmul__ = __mul__
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse_change
+    append = extend = insert = remove = reverse = sort = refuse_change
+
+
+# --- dicts ----------------------------------------------------------------------
+
+_ABSENT: Final = object()
+
+
+@_passes_for(dict, Kind.DICT, MutableMapping)
+class DictView(_Container):
+    """A dict, as a selector sees it; its keys, values and items are live views as well."""
+
+    __slots__ = ()
+
+    @property
+    def _raw(self) -> dict[object, object]:
+        raw = self._place[0]
+        assert is_dict(raw)
+        return raw
+
+    def _find(self, key: object) -> object:
+        place = self._place
+        raw = place[0]
+        assert is_dict(raw)
+        value = raw.get(key, _ABSENT)
+        if type(key) is str:
+            if type(value) in ATOMS or value is _ABSENT:
+                place[1].add(key)
+                return value
+            return part(place, key, key, value)
+        if value is _ABSENT:
+            place[1].shape = True  # an equal key of another type, as 1.0 for 1, has another text
+            return value
+        held = key if type(key) is type(next(iter(raw))) else next(other for other in raw if other == key)
+        return part(place, segment_of(held), held, value)
+
+    def __getitem__(self, key: object) -> object:
+        value = self._find(key)
+        if value is _ABSENT:
+            raise KeyError(key)
+        return value
+
+    def get(self, key: object, default: object = None, /) -> object:
+        value = self._find(key)
+        return default if value is _ABSENT else value
+
+    def __contains__(self, key: object) -> bool:
+        return self._find(key) is not _ABSENT
+
+    def __len__(self) -> int:
+        self._place[1].shape = True
+        return len(self._raw)
+
+    def __iter__(self) -> Iterator[object]:
+        self._place[1].shape = True
+        return iter(self._raw)
+
+    def __reversed__(self) -> Iterator[object]:
+        self._place[1].shape = True
+        return reversed(self._raw)
+
+    def keys(self) -> KeysView[object]:
+        return Keys(self)
+
+    def values(self) -> ValuesView[object]:
+        return Values(self)
+
+    def items(self) -> ItemsView[object, object]:
+        return Items(self)
+
+    def _elements(self, *, backwards: bool = False) -> Iterator[tuple[Iterable[Hashable], Iterable[object]]]:
+        raw = self._raw
+        self._place[1].shape = True
+        if backwards:
+            return elements(self._place, reversed(raw), reversed(raw.values()), segment_of)
+        return elements(self._place, raw, raw.values(), segment_of)
+
+    def copy(self) -> dict[object, object]:
+        self._place[1].whole = True
+        return dict(self.items())
+
+    def __eq__(self, other: object) -> bool:
+        return self.copy() == (other.copy() if isinstance(other, DictView) else other)
+
+    def __or__(self, other: object) -> dict[object, object]:
+        return dict(self.items()) | dict(other.items()) if acts_as_dict(other) else NotImplemented
+
+    def __ror__(self, other: object) -> dict[object, object]:
+        return dict(other.items()) | dict(self.items()) if acts_as_dict(other) else NotImplemented
+
+    __setitem__ = __delitem__ = __ior__ = setdefault = popitem = update = refuse_change
+
+
+class Keys(KeysView[object]):
+    """The keys of a dict, as a selector sees them."""
+
+    def __init__(self, view: DictView) -> None:
+        super().__init__(view)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a view is a mapping
+        self._view = view
+
+    def __reversed__(self) -> Iterator[object]:
+        return reversed(self._view)
+
+    def __deepcopy__(self, memo: object) -> object:
+        return dict.fromkeys(self).keys()
+
+
+class Values(ValuesView[object]):
+    """The values of a dict, as a selector sees them."""
+
+    def __init__(self, view: DictView) -> None:
+        super().__init__(view)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a view is a mapping
+        self._view = view
+
+    def __iter__(self) -> Iterator[object]:
+        return chain.from_iterable(map(_VALUE, self._view._elements()))
+
+    def __contains__(self, value: object) -> bool:
+        return any(item is value or item == value for item in self)
+
+    def __reversed__(self) -> Iterator[object]:
+        return chain.from_iterable(map(_VALUE, self._view._elements(backwards=True)))
+
+
+class Items(ItemsView[object, object]):
+    """The items of a dict, as a selector sees them."""
+
+    def __init__(self, view: DictView) -> None:
+        super().__init__(view)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a view is a mapping
+        self._view = view
+
+    def __iter__(self) -> Iterator[tuple[object, object]]:
+        return chain.from_iterable(starmap(_pairs, self._view._elements()))
+
+    def __reversed__(self) -> Iterator[tuple[object, object]]:
+        return chain.from_iterable(starmap(_pairs, self._view._elements(backwards=True)))
+
+
+def _pairs(keys: Iterable[object], values: Iterable[object]) -> Iterable[tuple[object, object]]:
+    return zip(keys, values, strict=True)
+
+
+# --- sets -----------------------------------------------------------------------
+
+
+@_passes_for(set, Kind.SET, MutableSet)
+class SetView(_Container):
+    """A set, as a selector sees it. It is read as a whole: it changes as a whole."""
+
+    __slots__ = ()
+
+    def _all(self) -> set[object]:
+        raw, reads, *_ = self._place
+        reads.whole = True
+        assert is_set(raw)
+        return {item if is_fixed(item) else clone(item) for item in raw}
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._all())
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._all()
+
+    def copy(self) -> set[object]:
+        return self._all()
+
+    def isdisjoint(self, other: Iterable[object], /) -> bool:
+        return self._all().isdisjoint(other)
+
+    def issubset(self, other: Iterable[object], /) -> bool:
+        return self._all().issubset(other)
+
+    def issuperset(self, other: Iterable[object], /) -> bool:
+        return self._all().issuperset(other)
+
+    def union(self, *others: Iterable[object]) -> set[object]:
+        return self._all().union(*others)
+
+    def intersection(self, *others: Iterable[object]) -> set[object]:
+        return self._all().intersection(*others)
+
+    def difference(self, *others: Iterable[object]) -> set[object]:
+        return self._all().difference(*others)
+
+    def symmetric_difference(self, other: Iterable[object], /) -> set[object]:
+        return self._all().symmetric_difference(other)
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == (set(other) if isinstance(other, SetView) else other)
+
+    def __lt__(self, other: object) -> bool:
+        return self._all() < set(other) if acts_as_set(other) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return self._all() <= set(other) if acts_as_set(other) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return self._all() > set(other) if acts_as_set(other) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return self._all() >= set(other) if acts_as_set(other) else NotImplemented
+
+    def __or__(self, other: object) -> set[object]:
+        return self._all() | set(other) if acts_as_set(other) else NotImplemented
+
+    def __and__(self, other: object) -> set[object]:
+        return self._all() & set(other) if acts_as_set(other) else NotImplemented
+
+    def __sub__(self, other: object) -> set[object]:
+        return self._all() - set(other) if acts_as_set(other) else NotImplemented
+
+    def __rsub__(self, other: object) -> set[object]:
+        return set(other) - self._all() if acts_as_set(other) else NotImplemented
+
+    def __xor__(self, other: object) -> set[object]:
+        return self._all() ^ set(other) if acts_as_set(other) else NotImplemented
+
+    __ror__ = __or__
+    __rand__ = __and__
+    __rxor__ = __xor__
+
+    __ior__ = __iand__ = __isub__ = __ixor__ = refuse_change
+    add = discard = remove = update = refuse_change
+    intersection_update = difference_update = symmetric_difference_update = refuse_change
