@@ -178,7 +178,7 @@ class DrivenStores:
         async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
             return await self._waits.take_once(call, taking, None)
 
-        recorded = await self._steps.recorded(key, "store.take", taking.store, live)
+        recorded = await self._steps.recorded(key, "store.take_now", taking.store, live)
         taken = mapped(recorded, lambda named: self._taken(named, taking))
         return _only(taken, Unmatched, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
 
