@@ -145,8 +145,10 @@ class World:
     async def ledger(self) -> Ledger:
         if self.host == "memory":
             return self.memory
-        layer = ledgers.layer(self.path, durability="normal") | clock.layer_test(self.clock)
-        return get(success(await self._scope.enter_async_context(build(layer))), Ledger)
+        clocks = clock.layer_test(self.clock)
+        layer = ledgers.layer(self.path, durability="normal")
+        env = success(await self._scope.enter_async_context(build(layer | clocks)))
+        return get(env, Ledger)
 
     async def restart(self) -> None:
         """All clients end; what was in memory stays there."""
