@@ -2,8 +2,8 @@
 
 Every host judges with `judge` or `judge_next`, inside the transaction that then writes. The order matters:
 
-    1. the run's fence      an owner that has lost its run may learn nothing and write nothing; nor may one who signals a
-                            run that has ended, or who speaks of a waiter that was registered again since
+    1. the run's fence      an owner that has lost its run may learn nothing and write nothing; nor may who signals a
+                            run that has ended, or speaks of a waiter that was registered again since
     2. the receipt          a step that was applied stays applied, whatever became of the store since
     3. the store            missing, or at another revision than expected
 

@@ -32,8 +32,8 @@ __all__ = [
     "Waiter",
     "WaiterRow",
     "Wake",
-    "is_gone",
     "join",
+    "lives",
     "may_have_met",
     "touched_by",
 ]
@@ -93,26 +93,31 @@ class Wake:
 class Joining:
     """What a registration means for those that wait together, a waiter without a queue being alone.
 
-    `takes`: they wait by its look from now on, which is later than theirs. `checks`: nobody of them is due, and it is
-    not known whether a commit since the look that counts has met its paths; if one has, the first of them is due.
+    `due`: the waiter is due at once, since what it saw is gone. `takes`: they wait by its look from now on. `checks`:
+    nobody of them is due, and it is not known whether a commit since the look that counts has met what it read; if one
+    has, the first of them is due.
     """
 
+    due: bool
     takes: bool
     checks: bool
 
 
-def join(seen: Revision, last_look: int | None, *, was_due: bool, others_due: bool) -> Joining:
-    """How a waiter that saw `seen` joins those whose last look was at version `last_look`, None where there is none.
+def join(seen: Revision, tip: Revision | None, last_look: int | None, *, was_due: bool, others_due: bool) -> Joining:
+    """How a waiter that saw `seen`, of a store that is at `tip`, joins those that wait together.
 
-    `was_due` says whether it was due itself until now. While nobody is due, no commit since the last look has met it.
+    Their last look was at version `last_look`, None where there is none. `was_due`: it was due itself until now. While
+    nobody is due, no commit since the last look has met what it read. The later look counts.
     """
-    takes = last_look is None or seen.version > last_look
-    return Joining(takes, checks=not others_due and (takes or was_due))
+    if tip is None or not lives(seen, tip) or seen.version > tip.version:
+        return Joining(due=True, takes=last_look is None, checks=False)
+    takes = last_look is None or not last_look <= tip.version or last_look < seen.version
+    return Joining(due=False, takes=takes, checks=not others_due and (takes or was_due))
 
 
-def is_gone(seen: Revision, tip: Revision | None) -> bool:
-    """Whether the instance that was looked at is gone, or has lost the revision that was seen."""
-    return tip is None or tip.instance_id != seen.instance_id or tip.version < seen.version
+def lives(seen: Revision, tip: Revision | None) -> bool:
+    """Whether the instance that was looked at is the one that there is."""
+    return tip is not None and tip.instance_id == seen.instance_id
 
 
 def may_have_met(commits: Sequence[bytes], read_paths: Paths) -> bool:

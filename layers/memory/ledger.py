@@ -44,6 +44,7 @@ from ...core.step import StepRow
 from ...core.waiter import Registered, Waiter, WaiterRow, Wake, touched_by
 from ...services.clock import Clock
 from ...services.ledger import DueRuns, News, StoreTip, Verdict
+from ..listeners import Listeners
 from .waiting import Waiting
 
 __all__ = ["MemoryLedger"]
@@ -111,7 +112,7 @@ class MemoryLedger:
         self._clock = clock
         self._tables = _Tables()
         self._commits = 0
-        self._listeners: list[Callable[[News], None]] = []
+        self._listeners = Listeners()
         self._closed = False
 
     def close(self) -> None:
@@ -134,7 +135,7 @@ class MemoryLedger:
                 verdicts = tuple(self._judge_and_write(batch, refused) for batch in batches)
             finally:
                 if self._commits > commits:
-                    self._tell("wake" if self._tables.waiting.last_owed > owed else "commit")
+                    self._listeners.tell("wake" if self._tables.waiting.last_owed > owed else "commit")
         return verdicts
 
     async def receipt(self, key: StoreKey, step: StepId) -> Outcome[Receipt | None, Unavailable]:
@@ -269,24 +270,7 @@ class MemoryLedger:
 
     def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
         """As promised; nobody else commits to this ledger, so there is no news from elsewhere."""
-
-        def heard(news: News) -> None:  # an object of its own, so that one function can listen twice
-            listener(news)
-
-        def unsubscribe() -> None:
-            if heard in self._listeners:
-                self._listeners.remove(heard)
-
-        self._listeners.append(heard)
-        return unsubscribe
-
-    def _tell(self, news: News) -> None:
-        for listener in tuple(self._listeners):
-            try:
-                listener(news)
-            except Exception as error:  # the others are to hear it, and the commit has happened
-                context = {"message": "a listener of the ledger has failed", "exception": error}
-                asyncio.get_running_loop().call_exception_handler(context)
+        return self._listeners.add(listener)
 
     # --- one batch ----------------------------------------------------------
 

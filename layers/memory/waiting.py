@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar, final
 
 from ...core.model import Path, Paths, Revision, StepId, StoreKey
 from ...core.signal import SignalRow
-from ...core.waiter import CHECKED_COMMITS, Registered, Waiter, WaiterRow, Wake, is_gone, join, may_have_met
+from ...core.waiter import CHECKED_COMMITS, Registered, Waiter, WaiterRow, Wake, join, lives, may_have_met
 from ...core.waiter_index import WaiterIndex
 
 __all__ = ["CommitsAfter", "Waiting"]
@@ -88,18 +88,15 @@ class Waiting:
             if waiter.queue is not None:
                 last_look = member.line.seen.version
         line = member.line
-        joining = join(waiter.seen, last_look, was_due=was_due, others_due=line.anybody_due())
+        joining = join(waiter.seen, tip, last_look, was_due=was_due, others_due=line.anybody_due())
         if joining.takes:
             self._forget(waiter.key, line)
             line.seen, line.paths = waiter.seen, waiter.read_paths
-        if tip is None or is_gone(waiter.seen, tip):
+            if lives(waiter.seen, tip):
+                self._remember(waiter.key, line)
+        if joining.due:
             self._make_due(member)
-            return Registered(waiter, due=True)
-        if joining.takes:
-            self._remember(waiter.key, line)
-        if joining.checks and (
-            tip.version - line.seen.version > CHECKED_COMMITS or may_have_met(commits_after(line.seen), line.paths)
-        ):
+        elif joining.checks and tip is not None and self._is_stale(line, tip, commits_after):
             self._make_first_due(line)
         return Registered(waiter, due=member.due_no is not None)
 
@@ -206,6 +203,10 @@ class Waiting:
             index.remove(path, line)
         if not index:
             del self._indices[key]
+
+    def _is_stale(self, line: _Line, tip: Revision, commits_after: CommitsAfter) -> bool:
+        behind = tip.version - line.seen.version
+        return behind > CHECKED_COMMITS or (behind > 0 and may_have_met(commits_after(line.seen), line.paths))
 
     def _make_first_due(self, line: _Line) -> None:
         first = line.first_waiting()

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, final
 from ...core.batch import Batch, size_bytes
 from ...core.model import StoreKey, Unavailable
 from ...core.outcome import Failure
+from ...services.ledger import News
 from .group import Judged
 from .limits import LIMITS, Limits
 from .pauses import Pauses
@@ -65,6 +66,8 @@ class Committer:
     """Brings batches to the writer in groups. It belongs to the event loop that made it."""
 
     def __init__(self, writer: Writer, now_ms: Callable[[], int], mode: CommitMode, limits: Limits = LIMITS) -> None:
+        self.tell: Callable[[News], None] = _tell_nobody
+        """Called on the loop with the news of a group, before its callers are answered."""
         self._loop = asyncio.get_running_loop()
         self._writer = writer
         self._now_ms = now_ms
@@ -131,7 +134,7 @@ class Committer:
         if self._thread is None:
             self._commit_inline(calls, transaction, transaction.run())
         else:
-            self._thread.commit(transaction, lambda: self._answer(calls, transaction.answers))
+            self._thread.commit(transaction, lambda: self._answer(calls, transaction))
 
     def _busy_pauses(self) -> Iterator[float]:
         """One group's pauses, while another process holds the lock; closing ends them early."""
@@ -162,21 +165,27 @@ class Committer:
             pause = next(running, None)
         finally:
             if pause is None:
-                self._answer(calls, transaction.answers)
+                self._answer(calls, transaction)
         if pause is not None:
             self._loop.call_later(pause, self._commit_inline, calls, transaction, running)
 
-    def _answer(self, calls: list[_Call], answers: list[Answer]) -> None:
-        """Give each call the answers to its own batches, and go on with the next group."""
+    def _answer(self, calls: list[_Call], transaction: Transaction) -> None:
+        """Tell the news, give each call the answers to its own batches, and go on with the next group."""
         self._in_flight = False
+        if transaction.news is not None:
+            self.tell(transaction.news)
         begin = 0
         for call in calls:
             end = begin + len(call.batches)
-            call.answers.give(answers[begin:end])
+            call.answers.give(transaction.answers[begin:end])
             begin = end
         self._schedule()
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
+
+
+def _tell_nobody(_: News) -> None:
+    pass
 
 
 def _unavailable(reason: str, batches: Sequence[Batch]) -> list[Answer]:

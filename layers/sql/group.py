@@ -3,6 +3,8 @@
     asked = Asked.of(batches)              what has to be known to judge them
     held = Held(...)                       filled by the host, inside its transaction
     verdicts, rows = decide(group, held)   a verdict each, and all rows to be written, table by table
+    rows.waits, rows.signals               what becomes of waiters and signals: the host finds out, in the same
+                                           transaction and in this order, when the rows are written (`waiting.py`)
 
 Every batch is judged on its own, on what is stored and what the batches before it in the group will have written; so a
 refused one writes nothing, and the others need no savepoint.
@@ -11,6 +13,7 @@ refused one writes nothing, and the others need no savepoint.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ...core.batch import (
@@ -21,9 +24,14 @@ from ...core.batch import (
     CreateStore,
     DeleteStore,
     InsertRun,
+    PassTurn,
     PatchStore,
+    ReadSignal,
     Receipt,
+    RegisterWaiter,
+    RemoveWaiter,
     RenewLeases,
+    SendSignal,
     WriteBase,
     WriteReceipt,
     WriteStep,
@@ -31,7 +39,7 @@ from ...core.batch import (
 from ...core.judgement import check_writes, judge_next
 from ...core.model import Revision, StoreKey
 from ...core.outcome import Success
-from ...core.run import RunColumns
+from ...core.run import ENDED, RunColumns
 from ...core.step import StepRow
 from ...services.ledger import Verdict
 from .held import Held, HeldRun, HeldStore
@@ -39,18 +47,36 @@ from .rows import Row, Value, run_row
 from .schema import CREATED, DELETED, PATCHED
 from .statements import INSERT_RUN, RENEW_LEASES, update_run
 
-__all__ = ["Judged", "Rows", "decide"]
+__all__ = ["Judged", "Rows", "SignalWrite", "Wait", "WaitWrite", "decide"]
 
 Judged: TypeAlias = tuple[Batch, set[StoreKey]]
 """A batch, and the stores on which a batch before it in its own sequence was refused (see `judge_next`)."""
 
 StoreWrite: TypeAlias = PatchStore | CreateStore | DeleteStore
 
+WaitWrite: TypeAlias = PatchStore | DeleteStore | RegisterWaiter | RemoveWaiter | PassTurn
+SignalWrite: TypeAlias = SendSignal | ReadSignal
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A write that concerns waiters: of which batch of the group, on which store, and how that stood then.
+
+    `generation` is that of a registration.
+    """
+
+    write: WaitWrite
+    batch: int
+    store: HeldStore
+    tip: Revision | None
+    last_seq: int | None
+    generation: int = 0
+
 
 class Rows:
     """What a group writes, in the order of the statements' parameters; the changes of runs each with its statement."""
 
-    __slots__ = ("at_ms", "bases", "later_bases", "log", "receipts", "runs", "steps", "touched")
+    __slots__ = ("at_ms", "bases", "later_bases", "log", "receipts", "runs", "signals", "steps", "touched", "waits")
 
     def __init__(self, at_ms: int) -> None:
         self.at_ms = at_ms
@@ -61,9 +87,12 @@ class Rows:
         self.receipts: list[Row] = []
         self.runs: list[tuple[str, Row]] = []
         self.steps: list[Row] = []
+        self.waits: list[Wait] = []
+        self.signals: list[tuple[SignalWrite, int]] = []  # with the number of the run
 
     def __bool__(self) -> bool:
-        return bool(self.touched or self.log or self.later_bases or self.receipts or self.runs or self.steps)
+        written = self.touched or self.log or self.later_bases or self.receipts or self.runs or self.steps
+        return bool(written or self.waits or self.signals)
 
     def stores(self) -> tuple[list[Row], list[Row]]:
         """One row for each store that the group touched, as it stands in the end: the new, and those that have one."""
@@ -83,10 +112,10 @@ def decide(group: Sequence[Judged], held: Held, at_ms: int) -> tuple[list[Verdic
     """The verdicts of a group's batches, in order, and what they write. A batch with a bug in it raises."""
     rows = Rows(at_ms)
     writer = _Writer(held, rows)
-    return [_decide_one(batch, refused, held, writer) for batch, refused in group], rows
+    return [_decide_one(number, batch, refused, held, writer) for number, (batch, refused) in enumerate(group)], rows
 
 
-def _decide_one(batch: Batch, refused: set[StoreKey], held: Held, writer: _Writer) -> Verdict:
+def _decide_one(number: int, batch: Batch, refused: set[StoreKey], held: Held, writer: _Writer) -> Verdict:
     judged = judge_next(batch, held, refused)
     if not isinstance(judged, Success):
         return judged
@@ -94,7 +123,7 @@ def _decide_one(batch: Batch, refused: set[StoreKey], held: Held, writer: _Write
     if isinstance(applied, AlreadyApplied):
         return Success(applied)
     check_writes(batch, held)
-    return Success(writer.write(batch))
+    return Success(writer.write(number, batch))
 
 
 class _Writer:
@@ -104,13 +133,13 @@ class _Writer:
         self._held = held
         self._rows = rows
 
-    def write(self, batch: Batch) -> Committed:
+    def write(self, number: int, batch: Batch) -> Committed:
         revision: Revision | None = None
         seqs: list[int] = []
         for write in batch.writes:
             match write:
                 case PatchStore() | CreateStore() | DeleteStore():
-                    seqs.append(self._change_store(write))
+                    seqs.append(self._change_store(number, write))
                     revision = write.revision
                 case WriteReceipt():
                     self._add_receipt(write.receipt)
@@ -124,11 +153,36 @@ class _Writer:
                     self._rows.runs.append((RENEW_LEASES, (lease_until_ms, owner)))
                 case InsertRun(row):
                     self._held.last_no += 1
-                    self._held.runs[row.id] = HeldRun(self._held.last_no, row.fence)
+                    self._held.runs[row.id] = HeldRun(self._held.last_no, row.fence, row.ended)
                     self._rows.runs.append((INSERT_RUN, (*run_row(row), self._held.last_no)))
+                case RegisterWaiter() | RemoveWaiter() | PassTurn():
+                    self._change_waiter(number, write)
+                case SendSignal():
+                    self._rows.signals.append((write, self._held.runs[write.row.run_id].no))
+                case ReadSignal():
+                    self._rows.signals.append((write, self._held.runs[write.run_id].no))
         return Committed(revision, tuple(seqs))
 
-    def _change_store(self, write: StoreWrite) -> int:
+    def _change_waiter(self, number: int, write: RegisterWaiter | RemoveWaiter | PassTurn) -> None:
+        """Give a registration its generation, which others of the group may expect; the rest is found out later."""
+        held, generation = self._held, 0
+        match write:
+            case RegisterWaiter(waiter):
+                held.generations[waiter.key, waiter.step] = generation = held.next_number()
+                store = self._held.store(waiter.key)
+                store.waited = True
+                if not store.stored:
+                    self._touch(waiter.key)
+            case RemoveWaiter(key, step, only):
+                if only is None or held.generation(key, step) == only:
+                    held.generations.pop((key, step), None)
+                store = held.stores.get(key)
+            case PassTurn(key):
+                store = held.stores.get(key)
+        if store is not None:
+            self._rows.waits.append(Wait(write, number, store, store.tip, store.last_seq, generation))
+
+    def _change_store(self, number: int, write: StoreWrite) -> int:
         held, rows, revision = self._held, self._rows, write.revision
         store = self._touch(write.key)
         held.last_seq = seq = held.last_seq + 1
@@ -143,6 +197,8 @@ class _Writer:
             case DeleteStore():
                 rows.log.append((*place, revision.instance_id, DELETED, rows.at_ms, None))
                 store.tip = None
+        if store.waited and not isinstance(write, CreateStore):
+            rows.waits.append(Wait(write, number, store, store.tip, seq))
         return seq
 
     def _touch(self, key: StoreKey) -> HeldStore:
@@ -197,6 +253,8 @@ class _Writer:
             raise ValueError(f"a run has no columns {sorted(unknown)} that can be changed")
         run = self._held.runs[run_id]
         run.fence = columns.get("fence", run.fence)
+        if (state := columns.get("state")) is not None:
+            run.ended = state in ENDED
         self._rows.runs.append((update_run(tuple(columns)), (*map(_value, columns.values()), run.no)))
 
 

@@ -14,12 +14,19 @@ from ...core.batch import (
     InsertRun,
     NoReceipt,
     NoRun,
+    PassTurn,
     PatchStore,
+    ReadSignal,
     Receipt,
+    RegisterWaiter,
+    RemoveWaiter,
     RenewLeases,
     RunFence,
+    RunOpen,
+    SendSignal,
     StoreAbsent,
     StoreAt,
+    WaiterAt,
     WriteBase,
     WriteReceipt,
     WriteStep,
@@ -32,12 +39,13 @@ __all__ = ["KEPT", "Asked", "Held", "HeldRun", "HeldStore"]
 class Asked:
     """What a group has to know of what is stored."""
 
-    __slots__ = ("receipts", "runs", "stores")
+    __slots__ = ("receipts", "runs", "stores", "waiters")
 
     def __init__(self) -> None:
         self.stores: set[StoreKey] = set()
         self.receipts: set[tuple[StoreKey, StepId]] = set()
         self.runs: set[str] = set()
+        self.waiters: set[tuple[StoreKey, StepId]] = set()
 
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> Asked:
@@ -49,8 +57,10 @@ class Asked:
                         asked.stores.add(expected.key)
                     case NoReceipt():
                         asked.receipts.add((expected.key, expected.step))
-                    case RunFence() | NoRun():
+                    case RunFence() | NoRun() | RunOpen():
                         asked.runs.add(expected.run_id)
+                    case WaiterAt():
+                        asked.waiters.add((expected.key, expected.step))
             for write in batch.writes:
                 match write:
                     case PatchStore() | CreateStore() | DeleteStore():
@@ -63,8 +73,14 @@ class Asked:
                             asked.stores.add(row.pin.key)
                     case InsertRun(row):
                         asked.runs.add(row.id)
-                    case ChangeRun(run_id):
+                    case SendSignal(row):
+                        asked.runs.add(row.run_id)
+                    case ChangeRun(run_id) | ReadSignal(run_id):
                         asked.runs.add(run_id)
+                    case RegisterWaiter(waiter):
+                        asked.stores.add(waiter.key)
+                    case RemoveWaiter() | PassTurn():
+                        asked.stores.add(write.key)
                     case WriteBase() | RenewLeases():
                         pass
         return asked
@@ -72,18 +88,24 @@ class Asked:
 
 @dataclass(slots=True)
 class HeldStore:
-    """A store's row: its tip, None where it is deleted, and its last change. `stored`: there is a row in the table."""
+    """A store's row: its tip, None where it is deleted, and its last change. `stored`: there is a row in the table.
+
+    `waited`: somebody may wait there. `masks`: at least those that the paths of its waiters have; None is not known.
+    """
 
     sid: int
     tip: Revision | None = None
     last_seq: int | None = None
     stored: bool = True
+    waited: bool = False
+    masks: set[int] | None = None
 
 
 @dataclass(slots=True)
 class HeldRun:
     no: int
     fence: int
+    ended: bool
 
 
 KEPT: Final = 4096
@@ -96,12 +118,26 @@ class Held:
     After the commit it is what is stored again: `committed` keeps it for the next group.
     """
 
-    __slots__ = ("last_no", "last_seq", "last_sid", "new", "receipts", "runs", "stores")
+    __slots__ = (
+        "generations",
+        "last_no",
+        "last_seq",
+        "last_sid",
+        "new",
+        "receipts",
+        "runs",
+        "sequence",
+        "stored_sequence",
+        "stores",
+    )
 
-    def __init__(self, last_sid: int, last_seq: int, last_no: int) -> None:
+    def __init__(self, last_sid: int, last_seq: int, last_no: int, sequence: int) -> None:
         self.last_sid = last_sid
         self.last_seq = last_seq
         self.last_no = last_no
+        self.sequence = self.stored_sequence = sequence
+        """The last number given to a registration, a wake or a signal."""
+        self.generations: dict[tuple[StoreKey, StepId], int] = {}
         self.stores: dict[StoreKey, HeldStore] = {}
         self.receipts: dict[tuple[StoreKey, StepId], Receipt] = {}
         self.runs: dict[str, HeldRun] = {}
@@ -118,6 +154,17 @@ class Held:
         run = self.runs.get(run_id)
         return None if run is None else run.fence
 
+    def is_open(self, run_id: str) -> bool:
+        run = self.runs.get(run_id)
+        return run is not None and not run.ended
+
+    def generation(self, key: StoreKey, step: StepId) -> int | None:
+        return self.generations.get((key, step))
+
+    def next_number(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
     def store(self, key: StoreKey) -> HeldStore:
         """The store's row, numbered now if there is none."""
         store = self.stores.get(key)
@@ -128,8 +175,10 @@ class Held:
         return store
 
     def committed(self) -> None:
-        """What was going to be written is stored. Receipts are not kept: none is asked for twice in a row."""
+        """What was going to be written is stored. Receipts and waiters are not kept: they are asked for once or so."""
         self.receipts.clear()
+        self.generations.clear()
+        self.stored_sequence = self.sequence
         if len(self.stores) > KEPT:
             self.stores.clear()
         if len(self.runs) > KEPT:

@@ -8,12 +8,24 @@ from contextlib import contextmanager
 from ...core.batch import Commit, Document, Receipt
 from ...core.model import Revision, StepId, StoreKey
 from ...core.run import RunRow, RunState
+from ...core.signal import SignalRow
 from ...core.step import StepRow
+from ...core.waiter import WaiterRow, Wake
 from ...services.ledger import DueRuns, StoreTip
 from . import statements as sql
 from .connection import Connection
 from .held import KEPT
-from .rows import optional_integer, read_receipt, read_run, read_step, to_blob, to_integer, to_text
+from .rows import (
+    optional_integer,
+    read_receipt,
+    read_run,
+    read_signal,
+    read_step,
+    read_waiter,
+    to_blob,
+    to_integer,
+    to_text,
+)
 from .schema import DELETED, PATCHED
 
 __all__ = [
@@ -25,10 +37,13 @@ __all__ = [
     "receipt",
     "run",
     "runs",
+    "signals",
     "steps",
     "stores",
     "tail",
     "tip",
+    "waiters",
+    "wakes",
 ]
 
 # --- stores -----------------------------------------------------------------
@@ -186,3 +201,28 @@ def changes(connection: Connection) -> int:
     """SQLite changes this number when another connection has committed; this one only reads."""
     (version,) = connection.rows("pragma data_version")[0]
     return to_integer(version)
+
+
+# --- waiters and signals ----------------------------------------------------
+
+
+def waiters(connection: Connection, key: StoreKey | None, run_id: str | None) -> tuple[WaiterRow, ...]:
+    wanted = [] if key is None else [key.name, key.id]
+    wanted += [] if run_id is None else [run_id]
+    return tuple(map(read_waiter, connection.rows(sql.select_waiters(key is not None, run_id is not None), *wanted)))
+
+
+def wakes(connection: Connection, after: int) -> tuple[Wake, ...]:
+    with _snapshot(connection):  # a number that is missing here must not come to light below one that is given
+        due = connection.rows(sql.DUE_WAITERS, after)
+        unread = connection.rows(sql.UNREAD_SIGNALS, after)
+    owed = [Wake(to_integer(no), to_text(run_id), None) for no, run_id in unread]
+    for row in map(read_waiter, due):
+        assert row.due_no is not None
+        owed.append(Wake(row.due_no, row.waiter.step.run_id, row.waiter))
+    return tuple(sorted(owed, key=lambda wake: wake.no))
+
+
+def signals(connection: Connection, run_id: str, name: str | None) -> tuple[SignalRow, ...]:
+    rows = [read_signal(run_id, row) for row in connection.rows(sql.SIGNAL_ROWS, run_id)]
+    return tuple(row for row in rows if name in (None, row.name))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias, get_args
 
+from ...core import paths
 from ...core.batch import Receipt
 from ...core.model import Revision, StepId, StoreKey
 from ...core.run import RunRow, RunState
+from ...core.signal import SignalRow
 from ...core.step import Pin, StepRow, StepStatus
+from ...core.waiter import Waiter, WaiterRow
 
 __all__ = [
     "Row",
@@ -18,7 +21,9 @@ __all__ = [
     "optional_text",
     "read_receipt",
     "read_run",
+    "read_signal",
     "read_step",
+    "read_waiter",
     "run_row",
     "to_blob",
     "to_integer",
@@ -134,3 +139,22 @@ def read_step(run_id: str, row: Row) -> StepRow:
         recorded_at_ms=to_integer(row[8]),
         pin=pin,
     )
+
+
+def read_waiter(row: Row) -> WaiterRow:
+    """In the order of the columns of `WAITER_ROWS`."""
+    waiter = Waiter(
+        key=StoreKey(to_text(row[5]), to_text(row[6])),
+        step=StepId(to_text(row[3]), to_text(row[4])),
+        seen=Revision(to_text(row[7]), to_integer(row[8])),
+        read_paths=paths.decode(to_blob(row[9])),
+        generation=to_integer(row[2]),
+        queue=optional_text(row[10]),
+    )
+    return WaiterRow(waiter, optional_integer(row[0]), to_integer(row[1]))
+
+
+def read_signal(run_id: str, row: Row) -> SignalRow:
+    """In the order of the columns of `SIGNAL_ROWS`."""
+    no, name, value, dedupe = row
+    return SignalRow(run_id, to_text(name), to_blob(value), optional_text(dedupe), to_integer(no))

@@ -4,6 +4,11 @@ A change of a store costs one row in `log`, written at its end, one small row in
 asked for one; the whole document is written only now and then, to `base`. The rows of one store are a chain through
 the log, each naming the one before it, from `store.last_seq` down; the chain goes on when a store is deleted and made
 again, so that every revision stays readable. The numbers of rows are given by whoever writes, inside the transaction.
+
+Those that wait together are a row of `line`: the members of a queue of one instance, or one waiter alone. What counts
+for them all, the revision of the last look and the paths that it read, is there; `line_path` has a row for each path,
+to be found by what a commit has changed (`path_rows.py`). `sequence` holds the last number that was given to a
+registration, a wake or a signal; none is given twice, also when the rows are gone.
 """
 
 from __future__ import annotations
@@ -118,6 +123,57 @@ def _tables(d: Dialect) -> tuple[str, ...]:
     )
 
 
-MIGRATIONS: Final[tuple[Callable[[Dialect], tuple[str, ...]], ...]] = (_tables,)
+def _waiting(d: Dialect) -> tuple[str, ...]:
+    return (
+        f"create table sequence (no {d.integer} not null)",
+        "insert into sequence (no) values (0)",
+        f"""
+        create table line (
+            lno {d.integer} primary key,
+            sid {d.integer} not null,
+            instance text not null,
+            queue text,                  -- null: one waiter alone
+            version {d.integer} not null,
+            paths {d.bytes} not null,
+            unique (sid, instance, queue)
+        )""",
+        f"""
+        create table line_path (
+            sid {d.integer} not null,
+            mask {d.integer} not null,   -- which segments of the path stand for any
+            path {d.bytes} not null,
+            lno {d.integer} not null,
+            primary key (sid, mask, path, lno)
+        ){d.clustered}""",
+        f"""
+        create table waiter (
+            place {d.integer} primary key,  -- the number of its first registration
+            no {d.integer} not null,        -- that of its last one: its generation
+            run_id text not null,
+            key text not null,
+            sid {d.integer} not null,
+            lno {d.integer} not null,
+            due_no {d.integer},             -- the number of the wake that is owed to it
+            registered_at_ms {d.integer} not null,
+            unique (run_id, key, sid)
+        )""",
+        "create index waiter_line on waiter (lno, due_no, place)",
+        "create index waiter_due on waiter (due_no) where due_no is not null",
+        f"""
+        create table signal (
+            no {d.integer} primary key,
+            run_no {d.integer} not null,
+            name text not null,
+            value {d.bytes} not null,
+            dedupe text,
+            read_by text                    -- the key of a step; null: unread
+        )""",
+        "create unique index signal_dedupe on signal (run_no, name, dedupe) where dedupe is not null",
+        "create index signal_of_run on signal (run_no, no) where read_by is null",
+        "create index signal_unread on signal (no) where read_by is null",
+    )
+
+
+MIGRATIONS: Final[tuple[Callable[[Dialect], tuple[str, ...]], ...]] = (_tables, _waiting)
 
 SCHEMA_VERSION: Final = len(MIGRATIONS)

@@ -17,9 +17,12 @@ from ...core.damage import Damaged, damaged_history, damaged_rows
 from ...core.model import Revision, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.run import RunRow, RunState
+from ...core.signal import SignalRow
 from ...core.step import StepRow
+from ...core.waiter import WaiterRow, Wake
 from ...services.clock import Clock
-from ...services.ledger import DueRuns, StoreTip, Verdict
+from ...services.ledger import DueRuns, News, StoreTip, Verdict
+from ..listeners import Listeners
 from . import reading
 from .committer import CommitMode, Committer
 from .connection import Connection, DatabaseError, is_busy, is_damage, reason_of
@@ -64,6 +67,8 @@ class SqlLedger:
         self._process = os.getpid()
         self._pauses = Pauses()
         self._sids: dict[StoreKey, int] = {}
+        self._listeners = Listeners()
+        committer.tell = self._listeners.tell
         self._closed = False
 
     async def close(self) -> None:
@@ -145,6 +150,20 @@ class SqlLedger:
 
     async def changes(self) -> Outcome[int, Unavailable]:
         return await self._read(reading.changes)
+
+    async def waiters(
+        self, *, key: StoreKey | None = None, run_id: str | None = None
+    ) -> Outcome[tuple[WaiterRow, ...], Unavailable]:
+        return await self._read(lambda connection: reading.waiters(connection, key, run_id), key)
+
+    async def wakes(self, after: int = 0) -> Outcome[tuple[Wake, ...], Unavailable]:
+        return await self._read(lambda connection: reading.wakes(connection, after))
+
+    async def signals(self, run_id: str, name: str | None = None) -> Outcome[tuple[SignalRow, ...], Unavailable]:
+        return await self._read(lambda connection: reading.signals(connection, run_id, name))
+
+    def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
+        return self._listeners.add(listener)
 
     # --- its guards ---------------------------------------------------------
 

@@ -41,13 +41,22 @@ __all__ = [
 
 LAST_NUMBERS: Final = """
 select coalesce((select max(sid) from store), 0), coalesce((select max(seq) from log), 0),
-       coalesce((select max(no) from run), 0)"""
+       coalesce((select max(no) from run), 0), (select no from sequence)"""
 
 HELD_STORE: Final = "select sid, instance, version, last_seq from store where name = ? and id = ?"
 
+# With whether anybody waits there.
+HELD_STORE_TO_WRITE: Final = """
+select sid, instance, version, last_seq, exists (select 1 from line where line.sid = store.sid)
+from store where name = ? and id = ?"""
+
+HELD_WAITER: Final = """
+select w.no from store s join waiter w on w.sid = s.sid
+where s.name = ? and s.id = ? and w.run_id = ? and w.key = ?"""
+
 HELD_RECEIPT: Final = "select kind, instance, version, value from receipt where run_id = ? and key = ? and sid = ?"
 
-HELD_RUN: Final = "select no, fence from run where id = ?"
+HELD_RUN: Final = "select no, fence, state from run where id = ?"
 
 # --- what a group writes ----------------------------------------------------
 
@@ -99,6 +108,91 @@ on conflict (run_no, key) do update set
 def update_run(columns: tuple[str, ...]) -> str:
     """The update of these columns, whose values come first, of the run with the number that comes last."""
     return f"update run set {', '.join(f'{column} = ?' for column in columns)} where no = ?"
+
+
+# --- waiters ----------------------------------------------------------------
+
+UPDATE_SEQUENCE: Final = "update sequence set no = ?"
+
+WAITER: Final = """
+select w.place, w.no, w.due_no, w.lno, l.instance, l.queue from waiter w join line l on l.lno = w.lno
+where w.run_id = ? and w.key = ? and w.sid = ?"""
+
+INSERT_WAITER: Final = """
+insert into waiter (place, no, run_id, key, sid, lno, due_no, registered_at_ms) values (?, ?, ?, ?, ?, ?, null, ?)"""
+
+REGISTER_AGAIN: Final = "update waiter set no = ?, due_no = null, registered_at_ms = ? where place = ?"
+
+MAKE_DUE: Final = "update waiter set due_no = ? where place = ?"
+
+DELETE_WAITER: Final = "delete from waiter where place = ?"
+
+LINE: Final = "select version, paths from line where lno = ?"
+
+QUEUE: Final = "select lno from line where sid = ? and instance = ? and queue = ?"
+
+INSERT_LINE: Final = "insert into line (lno, sid, instance, queue, version, paths) values (?, ?, ?, ?, ?, ?)"
+
+LOOK_AGAIN: Final = "update line set version = ?, paths = ? where lno = ?"
+
+DELETE_LINE: Final = "delete from line where lno = ?"
+
+INSERT_PATH: Final = """
+insert into line_path (sid, mask, path, lno) values (?, ?, ?, ?) on conflict do nothing"""
+
+DELETE_PATH: Final = "delete from line_path where sid = ? and mask = ? and path = ? and lno = ?"
+
+DELETE_PATHS: Final = "delete from line_path where sid = ?"
+
+LAST_DUE: Final = "select due_no from waiter where lno = ? and due_no is not null order by due_no desc limit 1"
+
+FIRST_WAITING: Final = "select place from waiter where lno = ? and due_no is null order by place limit 1"
+
+ANY_MEMBER: Final = "select 1 from waiter where lno = ? limit 1"
+
+ANY_LINE: Final = "select 1 from line where sid = ? limit 1"
+
+ALL_WAITING: Final = """
+select w.place from line l join waiter w on w.lno = l.lno where l.sid = ? and w.due_no is null order by w.place"""
+
+# Each mask is the next greater one: as many steps as there are masks, however many paths.
+MASKS: Final = """
+with recursive masks (mask) as (
+    select min(mask) from line_path where sid = ?
+    union all
+    select (select min(p.mask) from line_path p where p.sid = ? and p.mask > m.mask) from masks m
+    where m.mask is not null
+)
+select mask from masks where mask is not null"""
+
+LINES_WITH_PATHS: Final = """
+select l.lno, l.paths from line l
+where l.sid = ? and exists (select 1 from waiter w where w.lno = l.lno and w.due_no is null) limit ?"""
+
+# --- signals ----------------------------------------------------------------
+
+SIGNAL_USED: Final = "select 1 from signal where run_no = ? and name = ? and dedupe = ?"
+
+INSERT_SIGNAL: Final = "insert into signal (no, run_no, name, value, dedupe) values (?, ?, ?, ?, ?)"
+
+READ_SIGNAL: Final = "update signal set read_by = ? where no = ? and run_no = ? and read_by is null"
+
+
+@lru_cache(maxsize=16)
+def met_lines(ranges: int) -> str:
+    """The lines of a store, given first, with a path in one of so many ranges of a mask, a lower and an upper bound.
+
+    Each with the place of its first member, unless one is due already, or all are.
+    """
+    # The cross join keeps SQLite from going through all paths in search of a range.
+    return f"""
+with wanted (mask, lowest, highest) as (values {", ".join(["(?, ?, ?)"] * ranges)}),
+met (lno) as (
+    select distinct p.lno from wanted w cross join line_path p
+    where p.sid = ? and p.mask = w.mask and p.path between w.lowest and w.highest
+)
+select (select w.place from waiter w where w.lno = met.lno and w.due_no is null order by w.place limit 1)
+from met where not exists (select 1 from waiter d where d.lno = met.lno and d.due_no is not null)"""
 
 
 # --- reading stores ---------------------------------------------------------
@@ -159,6 +253,33 @@ where r.id = ?
 order by t.position is null, t.position, t.key"""
 
 OWNERS: Final = f"select distinct owner from run where {LIVE} and owner is not null order by owner"
+
+
+# --- reading waiters and signals --------------------------------------------
+
+WAITER_ROWS: Final = """
+select w.due_no, w.registered_at_ms, w.no, w.run_id, w.key, s.name, s.id, l.instance, l.version, l.paths, l.queue
+from waiter w join line l on l.lno = w.lno join store s on s.sid = l.sid"""
+
+DUE_WAITERS: Final = f"{WAITER_ROWS} where w.due_no > ? and w.due_no is not null order by w.due_no"
+
+# A run that has ended reads no more.
+UNREAD_SIGNALS: Final = f"""
+select s.no, r.id from signal s join run r on r.no = s.run_no
+where s.read_by is null and s.no > ? and {LIVE} order by s.no"""
+
+SIGNAL_ROWS: Final = """
+select s.no, s.name, s.value, s.dedupe from run r join signal s on s.run_no = r.no
+where r.id = ? and s.read_by is null order by s.no"""
+
+
+@lru_cache(maxsize=4)
+def select_waiters(store: bool, run: bool) -> str:
+    """Waiters in the order of their places; the parameters that are asked for: a store's name and id, a run's id."""
+    wanted = ["1 = 1"]
+    wanted += ["s.name = ? and s.id = ?"] * store
+    wanted += ["w.run_id = ?"] * run
+    return f"{WAITER_ROWS} where {' and '.join(wanted)} order by w.place"
 
 
 @lru_cache(maxsize=16)

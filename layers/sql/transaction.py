@@ -12,6 +12,7 @@ from ...core.batch import Committed
 from ...core.judgement import stores_of
 from ...core.model import Unavailable
 from ...core.outcome import Failure, Success
+from ...services.ledger import News
 from .connection import DatabaseError, is_host_error, reason_of
 from .group import Judged
 from .pauses import COURTESY_S
@@ -35,6 +36,8 @@ class Transaction:
         self._at_ms = at_ms
         self._pauses = pauses
         self.answers: list[Answer] = []
+        self.news: News | None = None
+        """What was committed; None if nothing was."""
 
     def run(self) -> Iterator[float]:
         """Yields how many seconds to pause, whenever another connection holds the lock or is to be given way.
@@ -65,6 +68,8 @@ class Transaction:
             return
         try:
             self.answers += self._writer.write(group, self._at_ms)
+            if self.news != "wake":
+                self.news = self._writer.news or self.news
             return
         except Exception as error:
             failed = error

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, TypeAlias, final
 
+from ...core.batch import Committed
 from ...core.model import Conflict, Revision, StoreKey, Unavailable
-from ...core.outcome import Failure
-from ...services.ledger import Verdict
+from ...core.outcome import Failure, Success
+from ...core.run import ENDED
+from ...services.ledger import News, Verdict
 from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
 from .group import Judged, Rows, decide
 from .held import Asked, Held, HeldRun, HeldStore
@@ -20,7 +22,8 @@ from .rows import optional_integer, read_receipt, to_integer, to_text
 from .statements import (
     HELD_RECEIPT,
     HELD_RUN,
-    HELD_STORE,
+    HELD_STORE_TO_WRITE,
+    HELD_WAITER,
     INSERT_BASE,
     INSERT_LOG,
     INSERT_RECEIPT,
@@ -30,6 +33,7 @@ from .statements import (
     UPSERT_BASE,
     UPSERT_STEP,
 )
+from .waiting import WaitingRows
 
 __all__ = ["Answer", "CommitPoint", "OnPoint", "Writer"]
 
@@ -49,6 +53,8 @@ class CommitPoint(Enum):
     AFTER_RECEIPTS = "after the receipts"
     AFTER_RUNS = "after the rows of runs"
     AFTER_STEPS = "after the rows of steps"
+    AFTER_WAITERS = "after the rows of waiters"
+    AFTER_SIGNALS = "after the rows of signals"
     BEFORE_COMMIT = "before commit"
     AFTER_COMMIT = "after commit, before the answer"
 
@@ -81,6 +87,8 @@ class Writer:
         self.keeps_turn = False
         self.has_turn = False
         self.gives_way = False
+        self.news: News | None = None
+        """What the last group has brought, None for nothing; of one that may have been committed, what it would."""
 
     def begin(self) -> bool:
         """Open a transaction, unless another connection writes just now; then False. Other errors are raised."""
@@ -107,12 +115,14 @@ class Writer:
         """Judge and write in the open transaction, and end it. An error before the commit undoes all and is raised."""
         assert self._connection is not None
         connection = self._connection
+        self.news = None
         try:
             self._reached(CommitPoint.AFTER_BEGIN)
             held = self._held = _read_held(connection, group, self._held)
             verdicts, rows = decide(group, held, at_ms)
             self._reached(CommitPoint.AFTER_JUDGEMENT)
             _write_rows(connection, rows, self._reached)
+            woke = _write_waiting(connection, held, rows, verdicts, self._reached)
             self._reached(CommitPoint.BEFORE_COMMIT)
         except BaseException:
             self._held = None
@@ -137,7 +147,10 @@ class Writer:
             self._held = None
             undone = not committed and self._roll_back() and leaves_no_trace(error)
             reason = f"the commit failed: {reason_of(error)}"
+            if not undone:
+                self.news = "wake" if woke else "commit"
             return [Failure(Unavailable(reason, "no" if undone else "unknown")) for _ in group]
+        self.news = "wake" if woke else "commit"
         return [*verdicts]
 
     def give_up_turn(self) -> None:
@@ -206,16 +219,19 @@ def _read_held(connection: Connection, group: Sequence[Judged], held: Held | Non
             held.receipts[key, step] = read_receipt(key, step, row)
     for run_id in asked.runs:
         if run_id not in held.runs and (row := connection.row(HELD_RUN, run_id)):
-            held.runs[run_id] = HeldRun(to_integer(row[0]), to_integer(row[1]))
+            held.runs[run_id] = HeldRun(to_integer(row[0]), to_integer(row[1]), row[2] in ENDED)
+    for key, step in asked.waiters:
+        if row := connection.row(HELD_WAITER, key.name, key.id, step.run_id, step.key):
+            held.generations[key, step] = to_integer(row[0])
     return held
 
 
 def _read_store(connection: Connection, key: StoreKey, held: Held) -> HeldStore | None:
     store = held.stores.get(key)
-    if store is None and (row := connection.row(HELD_STORE, key.name, key.id)):
-        sid, instance, version, seq = row
+    if store is None and (row := connection.row(HELD_STORE_TO_WRITE, key.name, key.id)):
+        sid, instance, version, seq, waited = row
         tip = None if instance is None else Revision(to_text(instance), to_integer(version))
-        store = held.stores[key] = HeldStore(to_integer(sid), tip, optional_integer(seq))
+        store = held.stores[key] = HeldStore(to_integer(sid), tip, optional_integer(seq), waited=bool(waited))
     return store
 
 
@@ -243,3 +259,20 @@ def _write_rows(connection: Connection, rows: Rows, reached: OnPoint) -> None:
     if rows.steps:
         connection.run_many(UPSERT_STEP, rows.steps)
         reached(CommitPoint.AFTER_STEPS)
+
+
+def _write_waiting(connection: Connection, held: Held, rows: Rows, verdicts: list[Verdict], reached: OnPoint) -> bool:
+    """Write waiters and signals, put what was registered into the verdicts, and say whether a wake came to be owed."""
+    waiting = WaitingRows(connection, held, rows)
+    if rows.waits:
+        waiting.write_waiters()
+        reached(CommitPoint.AFTER_WAITERS)
+    if rows.signals:
+        waiting.write_signals()
+        reached(CommitPoint.AFTER_SIGNALS)
+    waiting.write_sequence()
+    for number, registered in waiting.registered.items():
+        verdict = verdicts[number].unwrap()
+        assert isinstance(verdict, Committed)  # nothing of the others was written
+        verdicts[number] = Success(Committed(verdict.revision, verdict.seqs, tuple(registered)))
+    return waiting.woke

@@ -178,7 +178,14 @@ async def test_a_sync_that_fails_leaves_it_open_whether_the_group_was_written(mo
 
 # --- at each point ----------------------------------------------------------
 
-UNUSED = (CommitPoint.AFTER_BASES, CommitPoint.AFTER_RECEIPTS, CommitPoint.AFTER_RUNS, CommitPoint.AFTER_STEPS)
+UNUSED = (
+    CommitPoint.AFTER_BASES,
+    CommitPoint.AFTER_RECEIPTS,
+    CommitPoint.AFTER_RUNS,
+    CommitPoint.AFTER_STEPS,
+    CommitPoint.AFTER_WAITERS,
+    CommitPoint.AFTER_SIGNALS,
+)
 """Where these groups do not pass, since they write no such rows."""
 
 
