@@ -139,6 +139,10 @@ class Driver(Protocol):
 
     async def race(self, awaitables: tuple[Awaitable[object], ...]) -> object: ...
 
+    async def carried(self, call: Coroutine[Any, Any, _R]) -> _R:
+        """What a durable call gives; where its branch loses a race meanwhile, it is cancelled in its turn."""
+        ...
+
     def defer(self, call: StepCall) -> None: ...
 
     def made(self, call: DurableCall[Any]) -> None:
@@ -180,7 +184,7 @@ class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
 
     def __await__(self) -> Generator[Any, Any, _R_co]:
         self._admit()
-        return self._coroutine.__await__()
+        return self._driver.carried(self._coroutine).__await__()
 
     def _admit(self) -> None:
         try:

@@ -17,7 +17,7 @@ from ...core.history import Asked, History, Refused
 from ...core.model import Contended, RecordedError, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure
 from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
-from ...core.step import Mode, StepRow, renamed
+from ...core.step import Mode, StepRow, lose_step, renamed
 from ...core.waiter import Registered
 from ...services.step import DuplicateKey, NotReplaySafe, StepFailed, Suspended
 from ...services.waiters import JoinableWaiters
@@ -25,6 +25,7 @@ from ...services.wake_bus import WakeToken
 from .cancellation import Cancellation
 from .catch_up import PATIENCE_MS, CatchUp
 from .pause import Pauses
+from .race import Group, Races
 from .tools import Tools
 from .turnstile import Turnstile
 from .wait import Reason, Waits
@@ -56,8 +57,9 @@ class RunRecord:
         self.history = History(rows)
         self.turn = Turnstile()
         self.catch_up = CatchUp(self.history, self.turn)
-        self.waits = Waits(clock)
+        self.waits = Waits(clock, self.turn.losing)
         self.cancellation = Cancellation(row.cancel_requested, clock, self._expire)
+        self.races = Races(self.turn, self.waits, self.cancellation)
         self.clock = clock
         self.body: asyncio.Task[None] | None = None
         self.suspending = False
@@ -134,18 +136,31 @@ class RunRecord:
         if self.suspending:
             raise Suspended
         self._under_way[asyncio.current_task()] = key
+        self.races.begin(asked.row or replace(self.new(key, kind, target), status="started"))
         if asked.decision in ("answer", "raise"):
             return asked  # its branch is blocked by `hand_over`
         if asked.decision == "cancel" and asked.row is not None:
-            await self.hand_over(asked.row)
-            self.cancellation.reach()
+            try:
+                await self.hand_over(asked.row)
+            finally:
+                self.cancellation.reach()
             raise _cancellation(self.row.id)
         self.turn.block()
+        self.races.check()
+        if asked.decision == "lose":
+            await self._lose(key)
         if self.cancellation.requested and self.cancellation.may_reach:
             await self.complete_cancelled(key, kind, target)
         if asked.row is None:
             await self._admit(key, kind, target)
         return asked
+
+    async def _lose(self, key: str) -> NoReturn:
+        """Stand here until the race has its winner: an earlier execution lost it at this call."""
+        if not self.races.may_lose:
+            self.stop(f"step {key!r} was recorded as lost in a `run.race`, and the code now makes it outside of one")
+        _ = await self.waits.first(None, None, cancellable=False)
+        raise Suspended
 
     async def _admit(self, key: str, kind: str, target: str) -> None:
         """Hold a new call back as long as it may be a recorded one under another key; if it is, stop the run."""
@@ -186,10 +201,12 @@ class RunRecord:
         """The row under the next position; no later result is handed over before it."""
         position = self.history.take_position()
         self.turn.assign(position)
+        self.races.number(position)
         return replace(row, position=position, recorded_at_ms=self.clock.now_ms())
 
     async def complete(self, row: StepRow, *writes: Write) -> None:
         """Record the completion of a call, together with `writes`, and hand it over in its turn."""
+        self.races.check()
         self.waits.done(row.key)
         numbered = self.number(row)
         _ = await self.commit(WriteStep(numbered), *writes, *self.waiter_removal(row.key), *self.going_on())
@@ -212,18 +229,24 @@ class RunRecord:
         await self._pass(self.turn.block_and_pass(_position(row)))
 
     async def _pass(self, turn: Awaitable[None]) -> None:
+        self.races.keep()
         try:
             await turn
         finally:
             self.catch_up.ended()
         if self.suspending:
             raise Suspended
+        self.races.end()
         del self._under_way[asyncio.current_task()]
 
     async def complete_cancelled(self, key: str, kind: str, target: str) -> NoReturn:
         """Cancellation reaches the workflow in this call; that it was here is recorded."""
-        self.cancellation.reach()
-        await self.complete(replace(self.new(key, kind, target), status="cancelled"))
+        self.races.check()
+        self.cancellation.begin_timer()
+        try:
+            await self.complete(replace(self.new(key, kind, target), status="cancelled"))
+        finally:
+            self.cancellation.reach()
         raise _cancellation(self.row.id)
 
     def moment(self) -> Moment:
@@ -272,21 +295,52 @@ class RunRecord:
 
     # --- branches -------------------------------------------------------------
 
-    def fork(self, branches: Sequence[asyncio.Task[Any]]) -> None:
+    def fork(self, branches: Sequence[asyncio.Task[Any]], *, is_race: bool) -> Group:
         """The branch that calls waits for these."""
         self.turn.fork(len(branches))
         self._branches.difference_update(_current())
         self._branches.update(branches)
         self.cancellation.fork(branches)
+        return self.races.fork(branches, is_race=is_race)
+
+    def ended(self, group: Group, branch: asyncio.Task[Any], *, last: bool) -> None:
+        """One of the branches of a group has ended, or the last of them."""
+        if not self.suspending:
+            self.races.ended(group, branch)
+        self.turn.ended(last=last)
+
+    async def end_losers(self, group: Group) -> None:
+        """If a race is decided, let cancellation reach its losers where they stand, once that is recorded."""
+        await self.races.end_losers(group, self._record_losses)
+
+    async def _record_losses(self, rows: Sequence[StepRow]) -> None:
+        """Record, for all losers of a race at once, that their calls are never to be performed."""
+        now_ms = self.clock.now_ms()
+        lost = [lose_step(self.history.row(row.key) or row, now_ms) for row in rows]
+        removals = [write for row in lost for write in self.waiter_removal(row.key)]
+        _ = await self.commit(*map(WriteStep, lost), *removals, *self.going_on())
+        for row in lost:
+            self.history.record(row)
+
+    async def give_way(self) -> NoReturn:
+        """The branch that calls has lost a race in a durable call: it goes on in its turn, by being cancelled."""
+        key = self._under_way.get(asyncio.current_task(), "")
+        self.waits.done(key)
+        await self.races.stand()
+        self.catch_up.ended()
+        _ = self._under_way.pop(asyncio.current_task(), None)
+        raise asyncio.CancelledError(f"another branch of run.race came first, and {key!r} was lost") from None
 
     async def show(self) -> None:
         """One of the branches that were forked has ended: if the others only wait, the run waits."""
         if self.row.state == "running" and not self.suspending and (shown := self.standing()):
             _ = await self.commit(*shown)
 
-    def join(self, branches: Sequence[asyncio.Task[Any]]) -> None:
-        """All of these have ended, and the branch that calls goes on."""
-        self.cancellation.join(branches)
+    def join(self, group: Group) -> None:
+        """All of its branches have ended, and the branch that calls goes on."""
+        branches = group.branches
+        self.cancellation.join(branches, branches if group.winner is None else (group.winner,))
+        self.races.join(group)
         self._branches.difference_update(branches)
         self._branches.update(_current())
         for branch in branches:
@@ -307,11 +361,13 @@ class RunRecord:
         pauses = Pauses()
         batch = Batch((self.fence,), writes)
         while isinstance(verdict := await self._tools.ledger.commit(batch), Failure):
-            _ = await self.try_again(verdict.failure(), pauses)
+            _ = await self.try_again(verdict.failure(), pauses, losable=False)
         committed = verdict.unwrap()
         return committed.registered if isinstance(committed, Committed) else ()
 
-    async def try_again(self, refusal: object, pauses: Pauses, *, cancellable: bool = False) -> Reason:
+    async def try_again(
+        self, refusal: object, pauses: Pauses, *, cancellable: bool = False, losable: bool = True
+    ) -> Reason:
         """After a call was refused: pause, or raise Suspended if the run is lost or set aside."""
         match refusal:
             case Fenced():
@@ -323,7 +379,8 @@ class RunRecord:
                 raise AssertionError(f"a write of run {self.row.id!r} was refused: {refusal!r}")
         if self.suspending:
             raise Suspended
-        reason = await self.waits.first(None, self.clock.now_ms() + pauses.next_ms(), cancellable=cancellable)
+        again_ms = self.clock.now_ms() + pauses.next_ms()
+        reason = await self.waits.first(None, again_ms, cancellable=cancellable, losable=losable)
         if reason == "aside":
             raise Suspended
         return reason

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Awaitable, Sequence
-from typing import Any, Literal, TypeAlias, final
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar, final
 
 from ...core.codec import elements, error_json
 from ...core.history import Asked
@@ -22,12 +22,16 @@ from ...services.run import Run
 from ...services.step import NotReplaySafe, StepFailed, Suspended
 from ...services.workflow import AnyWorkflow
 from .execution import as_recorded
+from .race import Group
 from .record import RunRecord
 from .steps import VALUE_BYTES, DrivenSteps, too_large
 from .stores import DrivenStores
 from .tools import Tools
+from .turnstile import Lost
 
 __all__ = ["RunDriver"]
+
+_R = TypeVar("_R")
 
 
 Ending: TypeAlias = tuple[Literal["complete", "fail", "cancel"], bytes | None]
@@ -193,16 +197,38 @@ class RunDriver:
             return ()
         loop = asyncio.get_running_loop()  # a plain Task: with an eager factory it would run before it is known here
         tasks = [asyncio.Task(_awaited(awaitable), loop=loop) for awaitable in awaitables]
-        self._record.fork(tasks)
-        try:
-            await self._ended(tasks)
-        finally:
-            self._record.join(tasks)
-        self._go_on()
+        _ = await self._branch_out(tasks, is_race=False)
         return tuple([task.result() for task in tasks])
 
-    async def _ended(self, tasks: Sequence[asyncio.Task[object]]) -> None:
+    async def race(self, awaitables: tuple[Awaitable[object], ...]) -> object:
+        self.check_task("race")
+        loop = asyncio.get_running_loop()
+        tasks = [asyncio.Task(_awaited(awaitable), loop=loop) for awaitable in awaitables]
+        group = await self._branch_out(tasks, is_race=True)
+        if group.winner is None:
+            raise AssertionError("all branches of a race have ended, and none of them was the first")
+        return group.winner.result()
+
+    async def carried(self, call: Coroutine[Any, Any, _R]) -> _R:
+        try:
+            return await call
+        except Lost:
+            await self._record.give_way()
+
+    async def _branch_out(self, tasks: Sequence[asyncio.Task[object]], *, is_race: bool) -> Group:
+        """Let the branches run until all have ended."""
+        group = self._record.fork(tasks, is_race=is_race)
+        try:
+            await self._ended(group)
+        finally:
+            self._record.join(group)
+        self._go_on()
+        self._record.races.check_late()
+        return group
+
+    async def _ended(self, group: Group) -> None:
         """Return when all branches have ended; cancelled, cancel them first."""
+        tasks = group.branches
         running = set(tasks)
         self._tasks.update(tasks)
         one_ended = asyncio.Event()
@@ -210,7 +236,7 @@ class RunDriver:
         def ended(task: asyncio.Task[object]) -> None:
             running.discard(task)
             self._tasks.discard(task)
-            self._record.turn.ended(last=not running)
+            self._record.ended(group, task, last=not running)
             one_ended.set()
             if not task.cancelled():
                 _ = task.exception()  # seen: only the first is raised
@@ -221,6 +247,7 @@ class RunDriver:
             while running:
                 _ = await one_ended.wait()
                 one_ended.clear()
+                await self._record.end_losers(group)
                 await self._record.show()
         except BaseException as error:
             for task in tuple(running) if isinstance(error, asyncio.CancelledError) else ():
@@ -232,11 +259,12 @@ class RunDriver:
     # --- misuse ---------------------------------------------------------------
 
     def check_task(self, what: str) -> None:
-        """Raise NotReplaySafe in any task but the run's own and the branches of `run.gather`."""
+        """Raise NotReplaySafe in any task but the run's own and the branches of `run.gather` and `run.race`."""
         if asyncio.current_task() not in self._tasks:
             raise NotReplaySafe(
                 f"the durable call {what!r} was made in a task of the workflow's own making, so its place among the "
-                "others would not be the same in a replay. Use `await run.gather(...)` for calls side by side"
+                "others would not be the same in a replay. Use `await run.gather(...)` for calls side by side, or "
+                "`await run.race(...)` for the first of them"
             )
 
     def made(self, call: DurableCall[Any]) -> None:

@@ -151,6 +151,7 @@ class DrivenSteps:
             _ = await self._record.commit(*going_on)
         if self._record.suspending:
             raise Suspended
+        self._record.races.check()
         return row
 
     async def _attempt(self, call: StepCall, row: StepRow) -> bytes | _Failed:
@@ -165,7 +166,7 @@ class DrivenSteps:
             await _cut_off(task, wait=call.is_async)
             raise
         if reason == "cancel":
-            record.cancellation.reach()  # before: a step that goes on all the same has the time to clean up, no more
+            record.cancellation.begin_timer()  # a step that goes on all the same has the time to clean up, no more
             await _cut_off(task, wait=True)
             await record.complete_cancelled(row.key, row.kind, row.target)
         if reason == "time":

@@ -1,39 +1,66 @@
 """The turnstile: results of durable calls reach the branches of a run one by one, in the order of their positions.
 
-A branch is the run's own task or one of `run.gather`. It is *blocked* from the moment in which it makes a durable call
-until it is let through with the result. The next result is handed over when every branch is blocked, so that what a
-branch does in between has happened before the next one goes on, in the first run as in every replay.
+A branch is the run's own task or one of `run.gather` or `run.race`. It is *blocked* from the moment in which it makes a
+durable call until it is let through with the result. The next result is handed over when every branch is blocked, so
+that what a branch does in between has happened before the next one goes on, in the first run as in every replay.
 
 Code that waits for something other than a durable call keeps its branch from being blocked. Results are then handed
 over all the same after the event loop has turned `SETTLE_TURNS` times without a change: such code has no order to keep.
+
+When a race is decided, nothing is handed over until its losers have been let go, one by one as well: they come before
+every result that was not handed over when the race was decided, so they need no position of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
-from typing import final
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, final
 
-__all__ = ["Turnstile"]
+__all__ = ["Lost", "Turnstile"]
 
 SETTLE_TURNS = 20
+
+
+@final
+class Lost(asyncio.CancelledError):
+    """The branch lost a race: the durable call where it stands comes to nothing. The workflow sees a plain one."""
 
 
 @final
 class Turnstile:
     """Begins with one branch, running. `branches` counts those that have not ended and do not await others.
 
+    `losing` are branches that have lost a race and do not know of it yet: no result is handed to them any more.
     `on_quiet` is called whenever it has become quiet.
     """
 
-    __slots__ = ("_assigned", "_changes", "_open", "_running", "_ticking", "_waiting", "branches", "on_quiet")
+    __slots__ = (
+        "_assigned",
+        "_changes",
+        "_held",
+        "_leaving",
+        "_open",
+        "_passing",
+        "_running",
+        "_ticking",
+        "_waiting",
+        "branches",
+        "losing",
+        "on_quiet",
+    )
 
     def __init__(self) -> None:
         self.branches = 1
+        self.losing: set[asyncio.Task[Any]] = set()
         self.on_quiet: Callable[[], None] = _nothing
         self._running = 1
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
+        self._passing: dict[asyncio.Task[Any] | None, tuple[int, asyncio.Future[bool]]] = {}
+        self._held = 0
+        self._leaving: deque[asyncio.Future[None]] = deque()
         self._assigned: list[int] = []
         self._changes = 0
         self._ticking = False
@@ -41,8 +68,8 @@ class Turnstile:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether all branches are blocked, and no result waits for its turn or is being recorded."""
-        return self._running == 0 and not self._waiting and not self._assigned
+        """Whether all branches are blocked, no result waits for its turn or is being recorded, and no loser stands."""
+        return self._running == 0 and not (self._waiting or self._assigned or self._held or self._leaving)
 
     def fork(self, branches: int) -> None:
         """The running branch waits for so many new ones."""
@@ -81,7 +108,7 @@ class Turnstile:
         waiting, self._waiting = self._waiting, []
         for _, turn in waiting:
             if not turn.done():
-                turn.set_result(None)
+                turn.set_result(True)
 
     async def block_and_pass(self, position: int) -> None:
         """A branch makes a durable call whose result is recorded at `position`: wait for its turn.
@@ -92,25 +119,63 @@ class Turnstile:
         await self.pass_(position)
 
     async def pass_(self, position: int) -> None:
-        """Wait for the turn of the result at `position`. The branch runs when this returns, or is cancelled."""
+        """Wait for the turn of the result at `position`. The branch runs when this returns, or is cancelled.
+
+        Raises Lost, the branch still being blocked, if that has lost a race before its turn came.
+        """
         if self._open:
             return
-        if self._running == 0 and not self._waiting and self._is_next(position):
+        branch = asyncio.current_task()
+        if branch in self.losing:
+            self.forget(position)
+            raise Lost
+        if self._running == 0 and not self._waiting and self._may_pass(position):
             self._let(position)
             return
-        turn = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (position, turn))
+        self._passing[branch] = (position, turn)
         self._let_through()
         try:
-            await turn
+            is_let = await turn
         except asyncio.CancelledError:
             if turn.cancelled():  # otherwise it was let through just before
-                self._forget(position)
+                self.forget(position)
                 self.unblock()
             raise
+        finally:
+            del self._passing[branch]
+        if not is_let:
+            raise Lost
 
-    def _is_next(self, position: int) -> bool:
-        return not self._assigned or self._assigned[0] >= position
+    # --- losers ---------------------------------------------------------------
+
+    def hold(self) -> None:
+        """A race is decided: hand nothing over until `let_go`."""
+        self._held += 1
+
+    def lose(self, branch: asyncio.Task[Any]) -> None:
+        """The branch has lost: what may wait for its turn to reach it is dropped."""
+        self.losing.add(branch)
+        position, turn = self._passing.get(branch, (0, None))
+        if turn is not None and not turn.done():
+            self.forget(position)
+            turn.set_result(False)
+
+    def let_go(self, losers: Iterable[asyncio.Future[None]]) -> None:
+        """Let the losers of one race run, one by one, before any result is handed over; they are blocked until then."""
+        self._held -= 1
+        self._leaving.extend(losers)
+        self._let_through()
+
+    def _may_pass(self, position: int) -> bool:
+        is_next = not self._assigned or self._assigned[0] >= position
+        return is_next and not self._held and not self._leaving
+
+    @property
+    def _has_next(self) -> bool:
+        """Whether somebody may run as soon as nobody does."""
+        return bool(self._leaving) or (bool(self._waiting) and self._may_pass(self._waiting[0][0]))
 
     def _let(self, position: int) -> None:
         if self._assigned and self._assigned[0] == position:
@@ -121,7 +186,7 @@ class Turnstile:
         self._changes += 1
         if self.is_quiet:
             self.on_quiet()
-        if not self._waiting or not self._is_next(self._waiting[0][0]):
+        if not self._has_next:
             return
         if self._running == 0:
             self._release()
@@ -130,16 +195,24 @@ class Turnstile:
             self._tick(self._changes, 0)
 
     def _release(self) -> None:
+        if self._leaving:
+            loser = self._leaving.popleft()
+            if loser.done():  # its branch is about to leave
+                self._let_through()
+                return
+            self.unblock()
+            loser.set_result(None)
+            return
         position, turn = heapq.heappop(self._waiting)
         if turn.cancelled():  # its branch is about to leave
             self._let_through()
             return
         self._let(position)
-        turn.set_result(None)
+        turn.set_result(True)
 
     def _tick(self, changes: int, turns: int) -> None:
         """Watch whether the branches that run come to a durable call by themselves."""
-        if not self._waiting or not self._is_next(self._waiting[0][0]):
+        if not self._has_next:
             self._ticking = False
         elif changes != self._changes:
             self._again(self._changes, 0)
@@ -152,7 +225,8 @@ class Turnstile:
     def _again(self, changes: int, turns: int) -> None:
         asyncio.get_running_loop().call_soon(self._tick, changes, turns)
 
-    def _forget(self, position: int) -> None:
+    def forget(self, position: int) -> None:
+        """Nobody waits for the turn of `position`, and nothing is to be recorded under it."""
         self._waiting = [entry for entry in self._waiting if entry[0] != position]
         heapq.heapify(self._waiting)
         if position in self._assigned:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from typing import Any, Literal, TypeAlias, final
 
 from ...services.clock import Clock
+from .turnstile import Lost
 
 __all__ = ["Interrupt", "Reason", "Waits"]
 
@@ -17,13 +19,15 @@ Reason: TypeAlias = Literal["task", "time", "wake", "cancel", "aside"]
 class Waits:
     """The open waits of one run: those that are shown in its row, and those that are being awaited."""
 
-    __slots__ = ("_awaited", "_clock", "_interrupts", "_shown", "_woken", "wakes")
+    __slots__ = ("_awaited", "_clock", "_interrupts", "_losable", "_losing", "_shown", "_woken", "wakes")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, losing: Set[asyncio.Task[Any]]) -> None:
         self._clock = clock
+        self._losing = losing
+        self._losable: dict[asyncio.Task[Any] | None, asyncio.Future[Reason | None]] = {}
         self._shown: dict[str, tuple[str, int | None]] = {}
-        self._awaited: dict[asyncio.Future[Reason], tuple[bool, bool]] = {}
-        self._woken: set[asyncio.Future[Reason]] = set()
+        self._awaited: dict[asyncio.Future[Reason | None], tuple[bool, bool]] = {}
+        self._woken: set[asyncio.Future[Reason | None]] = set()
         self._interrupts: set[Interrupt] = set()
         self.wakes = 0
 
@@ -66,6 +70,12 @@ class Waits:
             if not future.done() and _ends(reason, cancellable, executing):
                 future.set_result(reason)
 
+    def lose(self, branch: asyncio.Task[Any]) -> None:
+        """The branch is one of `losing` from now on: end the wait at which it may stand."""
+        future = self._losable.get(branch)
+        if future is not None and not future.done():
+            future.set_result(None)
+
     async def first(
         self,
         task: asyncio.Future[Any] | None,
@@ -74,19 +84,24 @@ class Waits:
         cancellable: bool,
         executing: bool | None = None,
         wakes: int | None = None,
+        losable: bool = True,
     ) -> Reason:
         """Wait until the task has ended, the instant has come, or the wait is cut short; which of them it was.
 
         A task executes something of the user's, unless `executing` says that it does not. With `wakes`, the number
-        that was read before looking at what is waited for, a wake since then ends it too.
+        that was read before looking at what is waited for, a wake since then ends it too. Raises Lost in a branch that
+        has lost a race, unless this is not `losable`: what is waited for has an effect that must be known.
         """
+        branch = asyncio.current_task()
+        if losable and branch in self._losing:
+            raise Lost
         executing = task is not None if executing is None else executing
         for reason in self._interrupts:
             if _ends(reason, cancellable, executing):
                 return reason
         if wakes is not None and wakes != self.wakes:
             return "wake"
-        future: asyncio.Future[Reason] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reason | None] = asyncio.get_running_loop().create_future()
 
         def end(reason: Reason) -> None:
             if not future.done():
@@ -101,13 +116,19 @@ class Waits:
         self._awaited[future] = (cancellable, executing)
         if wakes is not None:
             self._woken.add(future)
+        if losable:
+            self._losable[branch] = future
         try:
-            return await future
+            ended = await future
         finally:
             del self._awaited[future]
+            _ = self._losable.pop(branch, None)
             self._woken.discard(future)
             if timer is not None:
                 timer.cancel()
+        if ended is None:
+            raise Lost
+        return ended
 
 
 def _ends(reason: Interrupt, cancellable: bool, executing: bool) -> bool:
