@@ -12,6 +12,7 @@ import pytest
 from .store_apply_contract import StoreApplyContract
 from .store_contract import StoreContract, messages, run_process
 from .store_state_contract import StoreStateContract
+from .store_take_contract import StoreTakeContract
 from .store_world import Host, World, append, chats, empty, open_world, success
 
 
@@ -28,6 +29,10 @@ class TestStore(StoreContract):
 
 class TestStoreStates(StoreStateContract):
     """What updaters may do, and what states may be."""
+
+
+class TestStoreTake(StoreTakeContract):
+    """What is taken, by whom, and what a selector and a claim may be."""
 
 
 class TestStoreApply(StoreApplyContract):
