@@ -27,19 +27,35 @@ from stepwell import (
     StoreKey,
     Success,
     Unavailable,
+    Waiter,
+    Waiters,
+    WakeBus,
+    WakeToken,
     build,
     define_store,
     get,
     workflow,
 )
 from stepwell.core.batch import Batch
-from stepwell.layers import app, clock, engine, ids, ledger, store
+from stepwell.layers import app, clock, engine, ids, ledger, store, waiters, wake_bus
+from stepwell.services.ledger import News
 
 from .source import ROOT, Source, sources
 
 _S = TypeVar("_S")
 
-SERVICES = {"clock": Clock, "engine": Engine, "ids": Ids, "ledger": Ledger, "store": Store}
+SERVICES = {
+    "clock": Clock,
+    "engine": Engine,
+    "ids": Ids,
+    "ledger": Ledger,
+    "store": Store,
+    "waiters": Waiters,
+    "wake_bus": WakeBus,
+}
+
+NO_LAYERS = {"driver": "Driver"}
+"""Protocols that nobody composes: the engine hands one of its own to each run."""
 
 
 # --- modules ------------------------------------------------------------------
@@ -59,7 +75,7 @@ def services() -> dict[str, str]:
 
 
 def test_these_are_the_services() -> None:
-    assert services() == {noun: service.__name__ for noun, service in SERVICES.items()}
+    assert services() == {noun: service.__name__ for noun, service in SERVICES.items()} | NO_LAYERS
     assert set(get_args(Services)) == set(SERVICES.values())
 
 
@@ -91,7 +107,17 @@ async def nothing(run: Run) -> None: ...
 KEY, STEP, REVISION = StoreKey("orders", "o-1"), StepId("run", "key"), Revision("instance", 1)
 
 
+WAITER = Waiter(KEY, STEP, REVISION, ((),))
+
+
 def no_change(draft: dict[str, int]) -> None: ...
+
+
+def first(state: dict[str, int]) -> int | None:
+    return state.get("n")
+
+
+def no_claim(draft: dict[str, int], selected: int) -> None: ...
 
 
 Answer = Awaitable[Outcome[object, object]]
@@ -103,6 +129,7 @@ STORE_CALLS: Mapping[str, Callable[[Store], Answer]] = {
     "get_or_create": lambda s: s.get_or_create(numbers, "n", {}),
     "handle": lambda s: s.handle(numbers, "n").get(),
     "list_ids": lambda s: s.list_ids(numbers),
+    "take": lambda s: s.take(numbers, "n", first, no_claim),
     "update": lambda s: s.update(numbers, "n", no_change),
     "update_from": lambda s: s.update_from(numbers, "n", REVISION, no_change),
 }
@@ -117,10 +144,21 @@ LEDGER_CALLS: Mapping[str, Callable[[Ledger], Answer]] = {
     "receipt": lambda ledger: ledger.receipt(KEY, STEP),
     "run": lambda ledger: ledger.run("run"),
     "runs": lambda ledger: ledger.runs(),
+    "signals": lambda ledger: ledger.signals("run"),
     "steps": lambda ledger: ledger.steps("run"),
     "stores": lambda ledger: ledger.stores(),
     "tail": lambda ledger: ledger.tail(KEY, REVISION),
     "tip": lambda ledger: ledger.tip(KEY),
+    "waiters": lambda ledger: ledger.waiters(),
+    "wakes": lambda ledger: ledger.wakes(),
+}
+
+WAITERS_CALLS: Mapping[str, Callable[[Waiters], Answer]] = {
+    "acknowledge": lambda w: w.acknowledge(WAITER),
+    "cancel": lambda w: w.cancel(KEY, STEP),
+    "due": lambda w: w.due("run"),
+    "register": lambda w: w.register(WAITER),
+    "waiting": lambda w: w.waiting(KEY),
 }
 
 ENGINE_CALLS: Mapping[str, Callable[[Engine], Answer]] = {
@@ -156,12 +194,31 @@ async def test_an_absent_store_is_unavailable_in_every_call() -> None:
 
 
 async def test_an_absent_ledger_is_unavailable_in_every_call() -> None:
-    assert {*LEDGER_CALLS, "commit_all"} == calls_of(Ledger)
+    assert {*LEDGER_CALLS, "commit_all", "subscribe"} == calls_of(Ledger)
     await answers(ledger.layer_noop(), Ledger, LEDGER_CALLS)
     async with build(ledger.layer_noop()) as built:
-        verdicts = await get(built.unwrap(), Ledger).commit_all([Batch(), Batch()])
+        absent = get(built.unwrap(), Ledger)
+        heard: list[News] = []
+        unsubscribe = absent.subscribe(heard.append)
+        verdicts = await absent.commit_all([Batch(), Batch()])
+        unsubscribe()
     assert len(verdicts) == 2
     assert all(isinstance(verdict.failure(), Unavailable) for verdict in verdicts)
+    assert heard == []
+
+
+async def test_absent_waiters_are_unavailable_in_every_call() -> None:
+    assert WAITERS_CALLS.keys() == calls_of(Waiters)
+    await answers(waiters.layer_noop(), Waiters, WAITERS_CALLS)
+
+
+async def test_an_absent_wake_bus_does_nothing_which_is_a_true_answer() -> None:
+    assert calls_of(WakeBus) == {"await_wake", "token", "waiters", "wake"}
+    async with build(wake_bus.layer_noop()) as built:
+        absent = get(built.unwrap(), WakeBus)
+        assert isinstance(absent.token("run"), WakeToken)
+        await absent.wake("run")
+        assert await absent.waiters("run") == 0
 
 
 async def test_an_absent_engine_is_unavailable_in_every_call() -> None:
@@ -209,7 +266,9 @@ def test_every_application_plans_and_gives_every_service(name: str) -> None:
     assert not Path("never-opened.db").exists()
 
 
-@pytest.mark.parametrize("module", [clock, engine, ids, ledger, store], ids=lambda module: str(module.__name__))
+@pytest.mark.parametrize(
+    "module", [clock, engine, ids, ledger, store, waiters, wake_bus], ids=lambda module: str(module.__name__)
+)
 def test_each_call_of_a_layer_function_is_another_recipe(module: object) -> None:
     """So that two of them cannot be joined by accident, and one file is not opened twice."""
     layer_noop: Callable[[], Layer[object, object]] = vars(module)["layer_noop"]
