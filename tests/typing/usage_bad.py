@@ -30,6 +30,7 @@ from stepwell import (
     Store,
     StoreNotFound,
     Success,
+    WakeBus,
     build,
     define_store,
     get,
@@ -37,7 +38,7 @@ from stepwell import (
     provides,
     workflow,
 )
-from stepwell.layers import clock, engine, ids, ledger, store
+from stepwell.layers import clock, engine, ids, ledger, store, waiters, wake_bus
 
 
 class Item(BaseModel):
@@ -55,6 +56,18 @@ class Other(BaseModel):
 
 orders = define_store("orders", Order)
 counters = define_store("counters", dict[str, int])
+
+
+def free(order: Order) -> Item | None:
+    return order.items[0]
+
+
+def claim(order: Order, item: Item) -> None: ...
+def wrong_claim(order: Order, item: int) -> None: ...
+
+
+def wrong_selector(other: Other) -> str:
+    return other.name
 
 
 async def async_updater(order: Order) -> None: ...
@@ -110,6 +123,11 @@ async def stores(s: Store, other: Snapshot[Other]) -> None:
     await s.get_or_create(orders, "o", Other())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await s.get_or_create(orders, "o", Other)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await s.get_or_create(counters, "c", {"a": "b"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    await s.take(orders, "o", free, wrong_claim)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    await s.take(orders, "o", wrong_selector, claim)  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
+    await s.handle(orders, "o").when(wrong_selector)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await s.handle(orders, "o").when(lambda o: o.nope)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType, reportUnknownMemberType]
+    await s.handle(orders, "o").take(free, wrong_claim)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     await s.handle(orders, "o").update(async_updater)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
@@ -163,10 +181,14 @@ async def steps(run: Run) -> None:
     await run.step("k", charge, "o", 1, retry=3)  # type: ignore[call-arg, call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     await run.step("k", charge, "o", 1, mode="exactly_once")  # type: ignore[call-arg, call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     await run.defer("k", charge, 1, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await run.signal("s", 3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     run.store("orders")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     order = run.store(orders)
     await order.update("k", async_updater)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await order.update("k", returns_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await order.when("k", wrong_selector)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await order.take("k", free, wrong_claim)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    await order.take_now("k", wrong_selector, claim)  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
 
 
 async def starts(e: Engine) -> None:
@@ -197,7 +219,7 @@ def mail(time: Clock, names: Ids) -> Iterator[Mail]:
     yield Mail()
 
 
-incomplete = store.layer() | clock.layer()
+incomplete = store.layer() | waiters.layer()
 
 
 def layers(env: Env[Store | Clock], container: punq.Container) -> None:
@@ -209,6 +231,8 @@ def layers(env: Env[Store | Clock], container: punq.Container) -> None:
     build(mail | clock.layer())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     provide(mail, clock.layer())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     provides(clock.layer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    build((ledger.layer_test() | clock.layer_test()).override(wake_bus.layer_noop()))  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
+    get(env, WakeBus)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     get(env, Ledger)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     get(env, Engine)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     env.make(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -216,4 +240,6 @@ def layers(env: Env[Store | Clock], container: punq.Container) -> None:
     other: Layer[Mail, Clock] = mail  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     print(wider, other)
     clock.layer_test(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    wake_bus.layer_noop(wake=lambda run_id: None)  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
+    wake_bus.layer_noop(walk=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     container.child()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

@@ -28,6 +28,7 @@ from stepwell import (
     Failed,
     Failure,
     Ids,
+    InvalidSignal,
     InvalidState,
     Layer,
     LayerError,
@@ -38,6 +39,7 @@ from stepwell import (
     Projection,
     ReceiptMismatch,
     RecordedRef,
+    Registered,
     Replace,
     Retry,
     Revision,
@@ -59,11 +61,16 @@ from stepwell import (
     StoreKey,
     StoreNotFound,
     Success,
+    Taken,
     TimedOut,
     TooLarge,
     Unavailable,
+    Unmatched,
     Updated,
+    Waiter,
+    Waiters,
     WakeBus,
+    WakeToken,
     build,
     current_step,
     define_store,
@@ -124,6 +131,14 @@ def reset(order: Order) -> Replace[Order] | None:
     return Replace(Order(items=order.items))
 
 
+def free(order: Order) -> Item | None:
+    return next((item for item in order.items if item.taken_by is None), None)
+
+
+def claim(order: Order, item: Item) -> None:
+    item.taken_by = "me"
+
+
 async def fetch_order() -> Order:
     return Order()
 
@@ -180,6 +195,23 @@ async def conditional(s: Store, snapshot: Snapshot[Order], revision: Revision) -
     assert_type(await s.list_ids(orders), Outcome[tuple[str, ...], Unavailable])
 
 
+async def taking(s: Store) -> None:
+    taken = await s.take(orders, "o-1", free, claim)
+    assert_type(
+        taken,
+        Outcome[
+            Taken[Item],
+            Unmatched | StoreNotFound | InvalidState | Contended | ReceiptMismatch | TooLarge | Unavailable,
+        ],
+    )
+    assert_type(taken.unwrap().selected, Item)
+    inline = await s.take(orders, "o-1", lambda o: next((i for i in o.items if not i.taken_by), None), claim)
+    assert_type(inline.unwrap().selected, Item)
+    named = await s.take(orders, "o-1", free, lambda o, item: o.items.remove(item))
+    assert_type(named.unwrap().selected, Item)
+    await s.take(counters, "c-1", lambda c: next(iter(c), None), lambda c, k: c.update({k: 0}))
+
+
 async def two_levels(s: Store) -> str:
     match await s.update(orders, "o-1", approve):
         case Success(updated):
@@ -224,8 +256,31 @@ async def handles(s: Store) -> None:
     await order.get_or_create(Order)
     await order.update(lambda o: o.items.clear(), step=StepId("r", "k"))
     await order.update_from((await order.get()).unwrap(), approve)
+    await order.take(free, claim)
     await order.delete_from(Revision("i", 1))
     await order.delete()
+    assert_type(
+        await order.when(lambda o: o.status == "approved", timeout=5),
+        Outcome[bool, StoreNotFound | InvalidState | TimedOut | Unavailable],
+    )
+    assert_type((await order.when(free)).unwrap(), Item)
+    assert_type((await order.when(lambda o: o.status == "shipped" and o.items[0])).unwrap(), Item)
+    assert_type((await order.when(lambda o: o.items or None)).unwrap(), list[Item])
+    basket = s.handle(baskets, "b-1")
+    assert_type((await basket.when(lambda b: b.owner or None)).unwrap(), str)
+    profile = s.handle(profiles, "p-1")
+    assert_type((await profile.when(lambda p: p["tags"] or None)).unwrap(), list[str])
+    counter = s.handle(counters, "c-1")
+    assert_type((await counter.when(lambda c: c.get("a"))).unwrap(), int)
+
+
+async def waiting(w: Waiters, key: StoreKey, seen: Revision) -> None:
+    waiter = Waiter(key, StepId("run", "approved"), seen, (("status",), ("items", 0, "sku"), ("items", paths.SHAPE)))
+    assert_type(await w.register(waiter), Outcome[Registered, TooLarge | Unavailable])
+    assert_type(await w.due("run"), Outcome[tuple[Waiter, ...], Unavailable])
+    assert_type(await w.waiting(key), Outcome[tuple[Waiter, ...], Unavailable])
+    assert_type(await w.acknowledge(waiter), Outcome[bool, Unavailable])
+    await w.cancel(key, waiter.step)
 
 
 def pure() -> None:
@@ -239,6 +294,10 @@ def pure() -> None:
 
 
 # --- workflows --------------------------------------------------------------
+
+
+class Decision(BaseModel):
+    approved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +351,10 @@ async def fulfil(run: Run, order_id: str, gift: bool = False) -> str:
 
 @workflow(name="approve", version="2")
 async def approval(run: Run, order_id: str) -> Outcome[Order, Declined | TimedOut]:
+    decision = await run.signal("decision", Decision, timeout=timedelta(days=1))
+    assert_type(decision, Outcome[Decision, TimedOut | InvalidSignal])
+    assert_type(await run.signal("count", dict[str, int]), Outcome[dict[str, int], TimedOut | InvalidSignal])
+    assert_type(await run.signal("maybe", int | None), Outcome[int | None, TimedOut | InvalidSignal])
     order = run.store(orders, order_id)
     assert_type(order, RunStore[Order])
     run.store(counters)
@@ -303,6 +366,15 @@ async def approval(run: Run, order_id: str) -> Outcome[Order, Declined | TimedOu
     await order.update("approve", approve)
     await order.update("add", lambda o: o.items.append(Item(sku="b")))
     await order.update_from("again", (await order.get("look-2")).unwrap(), reset)
+    assert_type((await order.take("one", free, claim)).unwrap().selected, Item)
+    assert_type(
+        await order.take_now("another", free, claim),
+        Outcome[Taken[Item], Unmatched | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge],
+    )
+    assert_type(
+        await order.when("approved", lambda o: o.status == "approved" and o, timeout=60),
+        Outcome[Order, StoreNotFound | InvalidState | TimedOut],
+    )
     await order.delete_from("gone", Revision("i", 1))
     return Success(Order())
 
@@ -316,6 +388,7 @@ async def branches(run: Run) -> int:
     pair = await run.gather(run.step("a", price, Order()), run.step("b", charge, "o-1", 1))
     assert_type(pair, tuple[int, bytes])
     assert_type(await run.gather(*[run.step(f"c-{n}", price, Order()) for n in range(3)]), tuple[int, ...])
+    assert_type(await run.race(run.step("d", price, Order()), run.sleep("e", 5)), int | None)
     return pair[0]
 
 
@@ -388,10 +461,15 @@ def folding(entry: Entry, ref: RecordedRef) -> None:
     assert_type(projection.reduce(projection.initial(), entry), fold.State)
 
 
-# --- clock, ids, ledger -----------------------------------------------------
+# --- wake bus, clock, ids, ledger -------------------------------------------
 
 
-async def instruments(time: Clock, names: Ids, log: Ledger) -> None:
+async def instruments(bus: WakeBus, time: Clock, names: Ids, log: Ledger) -> None:
+    token = bus.token("run")
+    assert_type(token, WakeToken)
+    await bus.wake("run")
+    await bus.await_wake("run", token)
+    assert_type(await bus.waiters("run"), int)
     await time.sleep_until_ms(time.now_ms() + 10)
     assert_type(names.new(), str)
     manual = ManualClock()
@@ -456,15 +534,16 @@ assert_type(still_mail, Layer[Mail, Mail])
 assert_type(failing_mail, Layer[Mail, Clock])
 assert_type(busy_mail, Layer[Mail, N1 | N2 | N3 | N4 | N5 | N6 | Clock | Ids])
 
-app = ledger.layer("app.db") | store.layer() | clock.layer() | ids.layer() | wake_bus.layer()
+app = ledger.layer("app.db") | store.layer() | waiters.layer() | wake_bus.layer() | clock.layer() | ids.layer()
 dry = app.override(store.layer_noop())
 
 
 async def building() -> None:
     async with build(dry) as built:
-        assert_type(built, Outcome[Env[Ledger | Store | Clock | Ids | WakeBus], LayerError])
+        assert_type(built, Outcome[Env[Ledger | Store | Waiters | WakeBus | Clock | Ids], LayerError])
         env = built.unwrap()
         assert_type(get(env, Store), Store)
+        assert_type(get(env, WakeBus), WakeBus)
         assert_type(get(env, Clock), Clock)
         assert_type(env.make(Greeter), Greeter)
         narrower: Env[Store | Clock] = env
@@ -474,7 +553,7 @@ async def building() -> None:
         | store.layer_test()
         | clock.layer_test(ManualClock(5))
         | ids.layer_test()
-        | wake_bus.layer_test()
+        | wake_bus.layer_noop(wake=refuse)
     ) as built:
         await creating(get(built.unwrap(), Store))
     async with build(app.override(store.layer_noop())) as built:
@@ -512,7 +591,12 @@ async def building() -> None:
                         print(cause)
 
 
+async def refuse(run_id: str) -> None: ...
+
+
 async def whole_app() -> None:
+    async with build(app_layers.layer_test(workflows=[fulfil]).override(wake_bus.layer_noop())) as built:
+        assert_type(get(built.unwrap(), Waiters), Waiters)
     async with build(app_layers.layer_test(workflows=[fulfil]).override(store.layer_noop())) as built:
         env = built.unwrap()
         assert_type(env, Env[Services])
