@@ -3,10 +3,12 @@
     python examples/demo.py [DIR] [--limit N] [--out FOLDER] [--fresh]
 
 The director, this process, is a client: it starts runs and looks on. A worker (`stepwell worker review.workflow`)
-drives them, and another process, the reviewer, gives the verdicts. The worker is killed with SIGKILL when between 30 %
-and 70 % of the steps are done; the log of executions then shows whether a step that was finished ran again. What is
-exited with: 0 if all is as it must be; 1 if a finished step ran twice, the kill missed, or a run did not complete; 130
-after Ctrl-C. Another demo finds the finished runs; a file that was changed since gets a new one.
+drives them, and another process, the reviewer, gives the verdicts, for which the runs wait on one board that all write
+to. The worker is killed with SIGKILL when between 30 % and 70 % of the steps are done; the log of executions then shows
+whether a step that was finished ran again, and the log of looks whether a write to the board woke a run that had not
+read what was written. What is exited with: 0 if all is as it must be; 1 if a finished step ran twice, a run was woken
+for nothing, the kill missed, or a run did not complete; 130 after Ctrl-C. Another demo finds the finished runs; a file
+that was changed since gets a new one.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from director.children import Child, Children
+from director.looks import Looks, Waited, passed_by
 from director.play import DemoFailed, Play
 from director.progress import LedgerUnavailable, Progress
 from director.proof import Evidence, Proof, StepName
@@ -30,8 +33,8 @@ from director.screen import Picture, Screen
 from review.board import BOARD, Entry
 from review.files import Ordered, select
 from review.report import html, markdown
-from review.steps import EXECUTIONS, publish
-from review.workflow import STAGES, review
+from review.steps import EXECUTIONS, LOOKS, publish
+from review.workflow import STAGES, VERDICT, review
 from rich.console import Console
 
 import stepwell
@@ -80,9 +83,8 @@ class ReviewPiece:
 
     def start_worker(self) -> Child:
         database = str(self._options.database)
-        return self._children.start(
-            "worker", sys.executable, "-m", "stepwell", "--db", database, "worker", "review.workflow"
-        )
+        module = "review.greedy" if self._options.plant == "greedy" else "review.workflow"
+        return self._children.start("worker", sys.executable, "-m", "stepwell", "--db", database, "worker", module)
 
     def start_reviewer(self) -> None:
         command = sys.executable, "-m", "review.reviewer", str(self._options.database), self._board.id
@@ -135,6 +137,7 @@ async def direct(
     progress = piece.progress
     await progress.refresh()
     played = frozenset(run.run_id for run in progress.runs if not run.ended)
+    begun = frozenset(run.run_id for run in progress.runs if run.open)
     if found := len(ordered) - len(played):
         screen.say(f"found {found} of {len(ordered)} runs finished by an earlier demo; they are not done again", "bold")
     if not played:
@@ -142,6 +145,7 @@ async def direct(
         tell_where(options, screen)
         return await piece.missed()
     evidence = Evidence(options.out / EXECUTIONS, LOGGED)
+    looks = Looks(options.out / LOOKS)
     play = Play(piece, progress, evidence, screen, children)
     problems = await play.perform(kill=options.plant != "no-kill")
     screen.close()
@@ -150,13 +154,21 @@ async def direct(
         with evidence.path.open("a", encoding="utf-8") as log:
             log.write(f"{run_id} {key} 1 0\n" * 2)
     proof = evidence.prove(progress.finished())
+    passed = await passed_by(get(app.env, Ledger), played, "record", VERDICT)
+    waited = looks.judge(passed, begun | waiting_in(play.before))
     steps = sum(run.steps for run in progress.of(played))
     screen.tell("files reviewed", f"{len(played)}, each by a run of its own")
     tell_proof(proof, steps, play.kills, screen)
+    tell_waits(waited, screen)
     screen.tell("verdicts", in_words(Counter((await piece.verdicts()).values())))
     screen.tell("time", f"{screen.elapsed():.1f} s")
     tell_where(options, screen)
-    return [*problems, *wrong_in(proof), *await piece.missed()]
+    return [*problems, *wrong_in(proof), *wrong_in_waits(waited), *await piece.missed()]
+
+
+def waiting_in(finished: frozenset[StepName]) -> frozenset[str]:
+    """The runs that waited for their verdicts when these steps were finished, and no others."""
+    return frozenset(run_id for run_id, key in finished if key == "record" and (run_id, "findings") not in finished)
 
 
 def tell_proof(proof: Proof, steps: int, kills: int, screen: Screen) -> None:
@@ -164,6 +176,13 @@ def tell_proof(proof: Proof, steps: int, kills: int, screen: Screen) -> None:
     screen.tell("workers killed", f"{kills}")
     screen.tell("executed again", f"{len(proof.again)}, in flight at the kill and not recorded then")
     screen.tell("finished steps that ran twice", f"{len(proof.twice)}")
+
+
+def tell_waits(waited: Waited, screen: Screen) -> None:
+    looks = f"{waited.looks} looks by {waited.runs} runs, {waited.found} found a verdict"
+    screen.tell("waits for a verdict", looks)
+    screen.tell("writes of others meanwhile", f"{waited.passed}, to the same board, counted for each run that waited")
+    screen.tell("runs woken for nothing", f"{len(waited.idle)}")
 
 
 def in_words(counts: Counter[str]) -> str:
@@ -180,6 +199,13 @@ def wrong_in(proof: Proof) -> list[str]:
     return [
         *(f"the finished step {key!r} of {run_id} ran twice" for run_id, key in proof.twice),
         *(f"the finished step {key!r} of {run_id} is not in the log" for run_id, key in proof.unlogged),
+    ]
+
+
+def wrong_in_waits(waited: Waited) -> list[str]:
+    return [
+        *(f"the run {run_id} was woken {times} times for nothing" for run_id, times in Counter(waited.idle).items()),
+        *(f"the verdict that the run {run_id} found is not in the log of looks" for run_id in waited.unseen),
     ]
 
 
@@ -215,7 +241,7 @@ def importable(folder: Path) -> dict[str, str]:
 
 def forget(options: Options) -> None:
     """Remove what earlier demos have written, and nothing else that may be in the folder."""
-    for pattern in ("review.db*", EXECUTIONS, "report.*", "worker.log", "reviewer.log"):
+    for pattern in ("review.db*", EXECUTIONS, LOOKS, "report.*", "worker.log", "reviewer.log"):
         for path in options.out.glob(pattern):
             path.unlink()
 
@@ -234,7 +260,7 @@ def options_of(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--limit", type=int, default=60, help="how many files at most (default: 60)")
     parser.add_argument("--out", type=Path, default=HERE.parent / "demo-out", help="folder of the results")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier demos have done")
-    parser.add_argument("--plant", choices=("no-kill", "run-twice"), help=argparse.SUPPRESS)
+    parser.add_argument("--plant", choices=("no-kill", "run-twice", "greedy"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if not given.dir.is_dir():
         parser.error(f"{given.dir} is not a folder")

@@ -52,7 +52,10 @@ class Piece(Protocol):
 
 
 class Play:
-    """One performance of a piece. After it, `kills` counts the workers that were killed."""
+    """One performance of a piece. After it, `kills` counts the workers that were killed.
+
+    `before` are the steps that were finished at the kill.
+    """
 
     def __init__(
         self, piece: Piece, progress: Progress, evidence: Evidence, screen: Screen, children: Children
@@ -62,7 +65,7 @@ class Play:
         self._evidence = evidence
         self._screen = screen
         self._children = children
-        self._before: frozenset[StepName] = frozenset()
+        self.before: frozenset[StepName] = frozenset()
         self._workers = ""
         self._told = 0
         self._reviewer_is_there = False
@@ -107,8 +110,8 @@ class Play:
         killed = self._children.kill(worker)
         self.kills += killed
         await self._progress.refresh()
-        self._before = self._progress.finished()
-        self._evidence.note(self._before)
+        self.before = self._progress.finished()
+        self._evidence.note(self.before)
         share = self._progress.share(work)
         self._screen.say(
             f"killed the worker, process {worker.pid}, with SIGKILL: {share:.0%} of the steps are recorded, "
@@ -137,7 +140,7 @@ class Play:
         while True:
             await self._progress.refresh()
             self._tell()
-            await self._piece.show(self._before, self._workers)
+            await self._piece.show(self.before, self._workers)
             if reached():
                 return
             if how := self._children.ended():

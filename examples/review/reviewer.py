@@ -2,6 +2,7 @@
 
     python -m review.reviewer DATABASE BOARD
 
+It takes one entry after the other, and waits while there is none; with several reviewers each entry is decided by one.
 It drives no runs. It ends when it is terminated, and by itself after `PATIENCE` seconds without anything to decide.
 """
 
@@ -11,7 +12,7 @@ import asyncio
 import sys
 
 import stepwell
-from stepwell import Failure, StoreHandle, StoreNotFound
+from stepwell import Failure, StoreHandle, Success, TimedOut, Unmatched
 
 from .board import BOARD, Board, Entry, Verdict
 
@@ -41,41 +42,39 @@ def judge(entry: Entry) -> Verdict:
     return Verdict(decision="approved", remarks=remarks, by="the reviewer")
 
 
-async def decide(board: StoreHandle[Board]) -> bool:
-    """Give the verdict for one entry that has none; whether there was one."""
-    got = await board.get()
-    if isinstance(got, Failure):
-        if isinstance(got.failure(), StoreNotFound):  # nothing was recorded yet
-            return False
-        raise SystemExit(f"the reviewer cannot read the board: {got.failure()}")
-    waiting = next(((path, entry) for path, entry in got.unwrap().state.entries.items() if not entry.verdict), None)
-    if waiting is None:
-        return False
-    path, entry = waiting
-    await asyncio.sleep(READING)
-    verdict = judge(entry)
+def undecided(board: Board) -> Entry | None:
+    """The first entry without a verdict."""
+    return next((entry for entry in board.entries.values() if entry.verdict is None), None)
 
-    def give(draft: Board) -> None:
-        now = draft.entries.get(path)
-        if now is not None and now.run_id == entry.run_id:  # otherwise the file was recorded again since
-            now.verdict = verdict
 
-    given = await board.update(give)
-    if isinstance(given, Failure):
-        raise SystemExit(f"the reviewer cannot write to the board: {given.failure()}")
-    return True
+def decide(_: Board, entry: Entry) -> None:
+    """Give the verdict on an entry, in the commit that finds it: nobody else can have it."""
+    entry.verdict = judge(entry)
+
+
+async def work(board: StoreHandle[Board]) -> None:
+    """Decide about one entry after the other, until none has come for `PATIENCE` seconds."""
+    while True:
+        taken = await board.take(undecided, decide)
+        if isinstance(taken, Success):
+            await asyncio.sleep(READING)
+            continue
+        if not isinstance(taken.failure(), Unmatched):
+            raise SystemExit(f"the reviewer cannot write to the board: {taken.failure()}")
+        found = await board.when(undecided, timeout=PATIENCE)
+        if isinstance(found, Failure):
+            if isinstance(found.failure(), TimedOut):
+                return
+            raise SystemExit(f"the reviewer cannot read the board: {found.failure()}")
 
 
 async def main(database: str, name: str) -> None:
     async with stepwell.open(database, drive=False) as app:
         board = app.store(BOARD, name)
-        idle = 0.0
-        while idle < PATIENCE:
-            if await decide(board):
-                idle = 0.0
-            else:
-                await asyncio.sleep(READING)
-                idle += READING
+        opened = await board.get_or_create(Board)  # the reviewer may be here before all runs
+        if isinstance(opened, Failure):
+            raise SystemExit(f"the reviewer cannot open the board: {opened.failure()}")
+        await work(board)
 
 
 if __name__ == "__main__":

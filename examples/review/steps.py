@@ -22,6 +22,9 @@ from .board import Board, Links, Measures, Misspelling
 EXECUTIONS = "executions.log"
 """The log's name in the folder of the results; a line of it is `run key attempt pid`."""
 
+LOOKS = "looks.log"
+"""The name of another log, of how often runs looked for their verdicts; a line of it is `run pid found`."""
+
 
 class Job(BaseModel, frozen=True):
     """One file to review: where it is, what it holds, which board it belongs to, and where the results go."""
@@ -125,11 +128,22 @@ def _published(path: Path, name: str) -> int:
     return version if first == _mark(name, version) else -1
 
 
+def looked(job: Job, run_id: str, *, found: bool) -> None:
+    """Log that a run looked for its verdict.
+
+    A selector has no effects, since nobody promises how often it runs; this one is there to count just that.
+    """
+    _log(Path(job.out, LOOKS), f"{run_id} {os.getpid()} {found:d}\n")
+
+
 def _executed(job: Job) -> None:
-    """Append one line to the log. O_APPEND makes lines of several threads and processes stand one after another."""
     step = current_step()
-    line = f"{step.run_id} {step.key} {step.attempt} {os.getpid()}\n"
-    log = os.open(Path(job.out, EXECUTIONS), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    _log(Path(job.out, EXECUTIONS), f"{step.run_id} {step.key} {step.attempt} {os.getpid()}\n")
+
+
+def _log(path: Path, line: str) -> None:
+    """Append one line. O_APPEND makes lines of several threads and processes stand one after another."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(log, line.encode())
     finally:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from pydantic import BaseModel
 
-from stepwell import Failure, Outcome, Retry, Run, Success, workflow
+from stepwell import Failure, Outcome, Retry, Run, Success, TimedOut, workflow
 
 from .board import BOARD, Board, BoardFailure, Entry, Verdict
-from .steps import Changed, Job, check_links, check_spelling, measure, publish_html, publish_markdown, read
+from .steps import Changed, Job, check_links, check_spelling, looked, measure, publish_html, publish_markdown, read
 
 STAGES = ("read", "measure", "links", "spelling", "record", "findings", "markdown", "html")
-"""The keys that every whole review has, in order. Beside them it has as many looks and pauses as it waits."""
+"""The keys that every whole review has, in order. Beside them it opens the board, and waits for its verdict."""
 
-LOOKS = 400
-PAUSE = 0.2
-"""How often a run looks for its verdict, and the seconds between two looks: 80 seconds in all."""
+VERDICT = "verdict"
+"""The key of that wait."""
+
+PATIENCE = 80.0
+"""How many seconds a run waits for its verdict."""
+
+FindVerdict: TypeAlias = Callable[[Board, str, str], Verdict | None]
+"""What finds, on the board, the verdict on a path for a run."""
 
 
 class Reviewed(BaseModel, frozen=True):
@@ -25,15 +33,29 @@ class Reviewed(BaseModel, frozen=True):
 
 
 class NotReviewed(BaseModel, frozen=True):
-    """Nobody gave a verdict for the file, however often the run looked."""
+    """Nobody gave a verdict for the file in time."""
 
     path: str
-    looks: int
+    after_ms: int
+
+
+Review: TypeAlias = Outcome[Reviewed, Changed | NotReviewed | BoardFailure]
+
+
+def verdict_on(board: Board, path: str, run_id: str) -> Verdict | None:
+    """The verdict, if the entry is still this run's. It reads one entry, so no other wakes who waits by it."""
+    entry = board.entries.get(path)
+    return entry.verdict if entry is not None and entry.run_id == run_id else None
 
 
 @workflow
-async def review(run: Run, job: Job) -> Outcome[Reviewed, Changed | NotReviewed | BoardFailure]:
+async def review(run: Run, job: Job) -> Review:
     """Read and examine a file, record the findings, wait for the verdict, publish the report."""
+    return await conduct(run, job, verdict_on)
+
+
+async def conduct(run: Run, job: Job, find: FindVerdict) -> Review:
+    """The review, in which `find` looks for the verdict."""
     text = await run.step("read", read, job, retry=Retry(max_attempts=3))
     if isinstance(text, Failure):
         return text
@@ -59,7 +81,7 @@ async def review(run: Run, job: Job) -> Outcome[Reviewed, Changed | NotReviewed 
     if isinstance(recorded, Failure):
         return recorded
 
-    verdict = await wait_for_verdict(run, job)
+    verdict = await wait_for_verdict(run, job, find)
     if isinstance(verdict, Failure):
         return verdict
     findings = await board.get("findings")
@@ -73,20 +95,18 @@ async def review(run: Run, job: Job) -> Outcome[Reviewed, Changed | NotReviewed 
     return Success(Reviewed(verdict=verdict.unwrap(), reports=reports))
 
 
-async def wait_for_verdict(run: Run, job: Job) -> Outcome[Verdict, NotReviewed | BoardFailure]:
-    """Look at the board until the reviewer has decided. Each look is a step, and so is each pause."""
+async def wait_for_verdict(run: Run, job: Job, find: FindVerdict) -> Outcome[Verdict, NotReviewed | BoardFailure]:
+    """Wait until the reviewer has decided. The run looks again only when what `find` read has changed."""
 
     def decided(board: Board) -> Verdict | None:
-        entry = board.entries.get(job.path)
-        return entry.verdict if entry is not None and entry.run_id == run.id else None
+        verdict = find(board, job.path, run.id)
+        looked(job, run.id, found=verdict is not None)
+        return verdict
 
-    board = run.store(BOARD, job.board)
-    for look in range(1, LOOKS + 1):
-        seen = await board.select(f"look {look}", decided)
-        if isinstance(seen, Failure):
-            return seen
-        verdict = seen.unwrap()
-        if verdict is not None:
-            return Success(verdict)
-        await run.sleep(f"pause {look}", PAUSE)
-    return Failure(NotReviewed(path=job.path, looks=LOOKS))
+    found = await run.store(BOARD, job.board).when(VERDICT, decided, timeout=PATIENCE)
+    if isinstance(found, Failure):
+        failure = found.failure()
+        if isinstance(failure, TimedOut):
+            return Failure(NotReviewed(path=job.path, after_ms=failure.after_ms))
+        return Failure(failure)
+    return found

@@ -1,4 +1,4 @@
-"""`make demo` on a small tree: the kill, the proof, what is found, and that each of the three can fail."""
+"""`make demo` on a small tree: the kill, the proofs, what is found, and that each of them can fail."""
 
 from __future__ import annotations
 
@@ -88,6 +88,37 @@ def test_no_process_has_executed_a_step_twice_and_both_have_worked(played: Playe
     again = sum(len(pids) > 1 for pids in steps.values())
     assert re.search(rf"executed again  {again}, in flight", played.text)
     assert re.search(r"finished steps that ran twice  0\n", played.text)
+
+
+def looks(out: Path) -> list[tuple[str, str, str]]:
+    """Run, process and what was found, of each time that a run looked for its verdict."""
+    lines = (out / "looks.log").read_text().splitlines()
+    return [(run_id, pid, found) for run_id, pid, found in (line.rsplit(" ", 2) for line in lines)]
+
+
+def test_the_writes_of_others_have_woken_no_run(played: Played) -> None:
+    found = looks(played.out)
+    assert {run_id for run_id, _, is_found in found if is_found == "1"} == {
+        run_id for run_id, _ in executions(played.out)
+    }
+    missed = [(run_id, pid) for run_id, pid, is_found in found if is_found == "0"]
+    assert len(missed) == len(set(missed))
+    assert re.search(rf"waits for a verdict  {len(found)} looks by 8 runs, ", played.text), played.text
+    meanwhile = re.search(r"writes of others meanwhile  (\d+), ", played.text)
+    assert meanwhile is not None, played.text
+    assert int(meanwhile[1]) > 0
+    assert re.search(r"runs woken for nothing  0\n", played.text)
+
+
+def test_a_selector_that_reads_too_much_is_found(tmp_path: Path) -> None:
+    ended = play(make_tree(tmp_path), tmp_path / "out", "--plant", "greedy")
+    assert ended.code == 1
+    woken = re.findall(r"wrong: the run \S+ was woken (\d+) times for nothing", ended.text)
+    assert woken, ended.text
+    assert re.search(rf"runs woken for nothing  {sum(map(int, woken))}\n", ended.text)
+    missed = [(run_id, pid) for run_id, pid, is_found in looks(tmp_path / "out") if is_found == "0"]
+    assert len(missed) - len(set(missed)) == sum(map(int, woken))
+    assert "ran twice  0" in ended.text
 
 
 def test_the_reports_tell_what_is_in_the_tree(played: Played) -> None:
