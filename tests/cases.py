@@ -1,7 +1,7 @@
 """`make cases`: runs the tests that carry the id of a behaviour case, and says how each case stands on each host.
 
 A test carries an id in its name (`test_s13_...`) or in the id of a parameter (`[S13-sqlite]`). A case of the stores is
-due on the memory and on the SQLite host; one of the pure core has no host. What waits, and why, is in tests/later.md,
+due on the memory and on the SQLite host; one of the pure core, or of the wake bus alone, has no host. What waits, and why, is in tests/later.md,
 and so is a host that a case does not apply to. Exits 1 if a test failed, or if a case is neither tested nor listed.
 """
 
@@ -20,16 +20,23 @@ import pytest
 TESTS: Final = Path(__file__).parent
 HOSTS: Final = ("memory", "sqlite")
 PURE: Final = "core"
-"""Stands for all hosts: a test of the pure core, which has none."""
+"""Stands for all hosts: a test of the pure core, or of the wake bus, which have none."""
+
+HOSTLESS: Final = ("core", "test_wake_bus.py")
+"""A folder, and a file, of such tests."""
 
 ELSEWHERE: Final = "other"
 """A test that names no host, as one of the command line: it adds to a case, but does not stand for a host."""
 
-CASES: Final = (*(f"S{number}" for number in range(1, 153)), *(f"F{number}" for number in range(1, 40)))
-"""Every case of the stores, of workflows and their steps, and of the cache fold."""
+CASES: Final = (
+    *(f"S{number}" for number in range(1, 153)),
+    *(f"W{number}" for number in range(1, 30)),
+    *(f"F{number}" for number in range(1, 40)),
+)
+"""Every case of the stores, of workflows and their steps, of the wake bus, and of the cache fold."""
 
-_ID = re.compile(r"(?<![A-Za-z0-9])([SsFf][1-9][0-9]*)(?![A-Za-z0-9])")
-_RANGE = re.compile(r"([SF])([0-9]+)(?: to [SF]?([0-9]+))?(?: on (\w+))?(?: in part)?$")
+_ID = re.compile(r"(?<![A-Za-z0-9])([SsWwFf][1-9][0-9]*)(?![A-Za-z0-9])")
+_RANGE = re.compile(r"([SWF])([0-9]+)(?: to [SWF]?([0-9]+))?(?: on (\w+))?(?: in part)?$")
 
 
 # --- reading --------------------------------------------------------------------
@@ -47,7 +54,7 @@ def host_of(node_id: str) -> str:
         words = re.split(r"[^a-z0-9]+", text)
         if host := next((host for host in HOSTS if host in words), None):
             return host
-    return PURE if "core" in path.split("/") else ELSEWHERE
+    return PURE if any(part in HOSTLESS for part in path.split("/")) else ELSEWHERE
 
 
 def read_later(text: str) -> dict[tuple[str, str | None], str]:

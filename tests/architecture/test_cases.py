@@ -7,6 +7,7 @@ from ..cases import CASES, case_ids, gaps, host_of, read_later
 
 def test_ids_stand_in_names_and_in_parameters() -> None:
     assert case_ids("tests/a/test_s9_x.py::TestStore::test_s13_s14_two_tasks[sqlite]") == {"S13", "S14"}
+    assert case_ids("tests/contract/test_wake_bus.py::test_w17_a_wake[layer]") == {"W17"}
     assert case_ids("tests/a/test_x.py::test_kinds[S95-sqlite-1]") == {"S95"}
     assert case_ids("tests/a/test_x.py::test_folds_s_and_sqlite3[memory]") == set()
 
@@ -16,6 +17,7 @@ def test_a_host_stands_in_a_parameter_a_name_or_a_file() -> None:
     assert host_of("tests/contract/test_ledger_sqlite.py::test_s13_x[memory]") == "memory"
     assert host_of("tests/contract/test_ledger_sqlite.py::test_s12_x") == "sqlite"
     assert host_of("tests/core/test_cache_fold.py::test_f10_x") == "core"
+    assert host_of("tests/contract/test_wake_bus.py::test_w1_x[layer]") == "core"
     assert host_of("tests/entry/test_cli.py::test_s126_x") == "other"
 
 
