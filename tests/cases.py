@@ -1,8 +1,9 @@
 """`make cases`: runs the tests that carry the id of a behaviour case, and says how each case stands on each host.
 
 A test carries an id in its name (`test_s13_...`) or in the id of a parameter (`[S13-sqlite]`). A case of the stores is
-due on the memory and on the SQLite host; one of the pure core, or of the wake bus alone, has no host. What waits, and why, is in tests/later.md,
-and so is a host that a case does not apply to. Exits 1 if a test failed, or if a case is neither tested nor listed.
+due on the memory and on the SQLite host; one of the pure core, or of the wake bus alone, has no host. What waits, and
+why, is in tests/later.md, and so is a host that a case does not apply to. Exits 1 if a test failed, or if a case is
+neither tested nor listed.
 """
 
 from __future__ import annotations
