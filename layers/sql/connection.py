@@ -68,7 +68,7 @@ class Connection:
             flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         self._connection = apsw.Connection(name, flags, vfs, CACHED_STATEMENTS)
         self._cursor = self._connection.cursor()
-        self._path = path
+        self.path = path
         self._file = _file_at(path)
 
     def rows(self, sql: str, *values: Value) -> list[Row]:
@@ -94,10 +94,10 @@ class Connection:
 
     def check_file(self) -> None:
         """Raises `FileReplaced` if another file, or none, lies at the path of the one that is open."""
-        if (found := _file_at(self._path)) != self._file:
+        if (found := _file_at(self.path)) != self._file:
             happened = "deleted" if found is None else "replaced by another"
             raise FileReplaced(
-                f"the file {self._path} was {happened} while it was open; "
+                f"the file {self.path} was {happened} while it was open; "
                 "put the right one back, and open the database anew"
             )
 

@@ -166,13 +166,13 @@ class _Writer:
     def _change_waiter(self, number: int, write: RegisterWaiter | RemoveWaiter | PassTurn) -> None:
         """Give a registration its generation, which others of the group may expect; the rest is found out later."""
         held, generation = self._held, 0
+        store: HeldStore | None
         match write:
             case RegisterWaiter(waiter):
                 held.generations[waiter.key, waiter.step] = generation = held.next_number()
-                store = self._held.store(waiter.key)
+                self._sid(waiter.key)
+                store = held.store(waiter.key)
                 store.waited = True
-                if not store.stored:
-                    self._touch(waiter.key)
             case RemoveWaiter(key, step, only):
                 if only is None or held.generation(key, step) == only:
                     held.generations.pop((key, step), None)

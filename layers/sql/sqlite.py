@@ -29,6 +29,7 @@ from .connection import Connection, DatabaseError, is_busy, is_damage, reason_of
 from .limits import LIMITS
 from .opening import Durability, connect_reader, connect_writer, open_file
 from .pauses import Pauses
+from .watch import Watch
 from .writer import OnPoint, Writer
 
 __all__ = ["SqlLedger", "open_sqlite"]
@@ -68,7 +69,8 @@ class SqlLedger:
         self._pauses = Pauses()
         self._sids: dict[StoreKey, int] = {}
         self._listeners = Listeners()
-        committer.tell = self._listeners.tell
+        self._watch: Watch | None = None
+        committer.tell = self._tell
         self._closed = False
 
     async def close(self) -> None:
@@ -76,6 +78,7 @@ class SqlLedger:
         if self._closed or os.getpid() != self._process:  # the connections of a parent are not a child's to close
             return
         self._closed = True
+        self._end_watch()
         try:
             await self._committer.close()
         finally:
@@ -163,7 +166,39 @@ class SqlLedger:
         return await self._read(lambda connection: reading.signals(connection, run_id, name))
 
     def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
-        return self._listeners.add(listener)
+        """As promised. While anybody listens, the file is watched for what other processes commit.
+
+        "elsewhere" may also come after commits of this ledger, though not for each of many.
+        """
+        if self._refusal() is not None:
+            return lambda: None
+        if self._watch is None:
+            self._watch = Watch(self._reader.path, self._version, lambda: self._listeners.tell("elsewhere"))
+        remove = self._listeners.add(listener)
+
+        def unsubscribe() -> None:
+            remove()
+            if not self._listeners:
+                self._end_watch()
+
+        return unsubscribe
+
+    def _tell(self, news: News) -> None:
+        if self._watch is not None:
+            self._watch.commit()
+        self._listeners.tell(news)
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+
+    def _version(self) -> int | None:
+        """A number that is another one when somebody has committed; None where the file cannot tell now."""
+        try:
+            return None if self._closed else reading.changes(self._reader)
+        except DatabaseError:
+            return None
 
     # --- its guards ---------------------------------------------------------
 
