@@ -10,6 +10,7 @@ import pytest
 from .store_world import Host
 from .waiters_contract import DeliveryContract, HintContract, QueueContract, WaitersContract
 from .waiters_world import World, open_world
+from .waiters_writes_contract import WritesContract
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -33,3 +34,7 @@ class TestQueues(QueueContract):
 
 class TestHints(HintContract):
     """What wakes, and how soon."""
+
+
+class TestWrites(WritesContract):
+    """Who is woken by what was written."""
