@@ -113,7 +113,8 @@ def track_reads(state: _T, selector: Callable[[_T], _R]) -> tuple[_R, Paths]:
     """
     reads = Reads()
     try:
-        found = selector(stands_for(state, state if type(state) in ATOMS else view_of(state, reads, None, None)))
+        view = state if type(state) in ATOMS else stands_for(state, view_of(state, reads, None, None))
+        found = selector(view)
         if type(found) in ATOMS:
             return found, reads.paths()
         selected = Selected(_admitted("selector", selector, found))

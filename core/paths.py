@@ -35,8 +35,7 @@ class _Mark(str):
     def __ne__(self, other: object) -> bool:
         return self is not other
 
-    def __hash__(self) -> int:
-        return len(self) - 0x5EA9E  # a constant, so that sets of paths iterate alike in every process
+    __hash__ = str.__hash__
 
     def __repr__(self) -> str:
         return str.__str__(self)
@@ -57,6 +56,8 @@ SHAPE: Final[str] = _Mark("SHAPE")
 EACH: Final[str] = _Mark("EACH")
 """Every element or key of a container, whatever it is, but not its `SHAPE`. It stands in paths that were read only."""
 
+_EACH_ID: Final = id(EACH)  # to look for it by `in path` would call its `__eq__` for each segment
+
 
 def intersect(reads: Iterable[Path], writes: Iterable[Path]) -> bool:
     """Whether one of `writes` may have changed what one of `reads` saw: one path leads to the other or beneath it."""
@@ -65,7 +66,7 @@ def intersect(reads: Iterable[Path], writes: Iterable[Path]) -> bool:
         return False
     above = {path[:end] for path in written for end in range(len(path) + 1)}
     for read in reads:
-        if EACH in read:
+        if _EACH_ID in map(id, read):
             if any(_meets(read, path) for path in written):
                 return True
         elif read in above or any(read[:end] in written for end in range(len(read))):
@@ -82,7 +83,7 @@ def minimal(paths: Iterable[Path]) -> Paths:
     kept = dict.fromkeys(paths)
     if len(kept) <= 1:
         return tuple(kept)
-    masks = {(len(path), _each_in(path)) for path in kept if EACH in path}
+    masks = {(len(path), _each_in(path)) for path in kept if _EACH_ID in map(id, path)}
     return tuple(path for path in kept if not _is_covered(path, kept, masks))
 
 

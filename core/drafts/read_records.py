@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 
 from ..kind import ATOMS, Kind
 from ..record import RecordType, record_type
-from .reads import FIND_VIEW, PLACES, Place, part, read_whole, refuse_change, view_of
+from .reads import FIND_VIEW, PLACES, Form, Place, made_view, part, read_whole, refuse_change, view_of
 from .record_faces import MODEL_CALLS, subclass_of
 from .results import present
 
@@ -50,11 +51,12 @@ class RecordView:
 # --- making a view --------------------------------------------------------------
 
 
-def _find_view(type_: type[object]) -> tuple[type[object], Callable[[object, Place], None]]:
+def _find_view(type_: type[object]) -> Form:
     view_type = _make_view_type(record_type(type_))
-    slot: object = view_type.__dict__[_PLACE]
-    PLACES[view_type] = getattr(slot, "__get__")  # noqa: B009
-    return view_type, getattr(slot, "__set__")  # noqa: B009
+    PLACES[view_type] = view_type.__dict__[_PLACE].__get__
+    plain_call = type(view_type).__call__ is type.__call__  # then calling the type runs no code but C's
+    make = view_type if plain_call else partial(object.__new__, view_type)
+    return view_type, make, view_type.__dict__[_PLACE].__set__
 
 
 FIND_VIEW[Kind.RECORD] = _find_view
@@ -62,7 +64,7 @@ FIND_VIEW[Kind.RECORD] = _find_view
 
 def _make_view_type(known: RecordType) -> type[object]:
     user_type = known.type
-    space: dict[str, object] = {}
+    space: dict[str, object] = {"__new__": object.__new__, "__init__": object.__init__}
     if user_type.__dictoffset__:
         space["__dict__"] = property(_fields)
     if known.is_model:
@@ -92,7 +94,9 @@ def _getter(name: str) -> Callable[[RecordView], object]:
             if name not in keys:
                 keys[name] = None
             return value
-        return view_of(value, reads.kid(name), place, name)
+        kids = reads.kids
+        kid = kids.get(name) if kids else None
+        return view_of(value, reads.kid(name) if kid is None else kid, place, name)
 
     return get
 
@@ -123,7 +127,7 @@ def _root(place: Place, value: object) -> object:
     if type(value) in ATOMS:
         place[1].whole = True
         return value
-    return view_of(value, place[1], place, "root")
+    return made_view(value, place[1], place, "root")
 
 
 def _beside(view: RecordView, name: str) -> object:

@@ -3,6 +3,9 @@
 Like drafts they are no lists, dicts and sets, they only say so to `isinstance` and to `match`.
 """
 
+# pyright: reportPrivateUsage=false
+# The views of this package share their parts; the underscore keeps these from users, to whom they are shown.
+
 from __future__ import annotations
 
 import operator
@@ -19,6 +22,7 @@ from collections.abc import (
     MutableSet,
     ValuesView,
 )
+from functools import partial
 from itertools import chain, starmap
 from operator import itemgetter
 from typing import ClassVar, Final, SupportsIndex, TypeVar
@@ -72,13 +76,16 @@ def _passes_for(type_: type[object], kind: Kind, protocol: object) -> Callable[[
 
     def mark(view: type[_V]) -> type[_V]:
         setattr(view, "_passes_for", type_)  # noqa: B010  # of the classes that have it
-        setattr(view, _NEW, lambda _, *args: type_(*args))
+
+        def new(_: type[object], *args: object) -> object:
+            return type_(*args)
+
+        setattr(view, _NEW, new)
         if isinstance(protocol, ABCMeta):
             protocol.register(view)  # so that `match` takes it for a sequence or a mapping
-        slot: object = View.__dict__["_place"]
-        PLACES[view] = getattr(slot, "__get__")  # noqa: B009
-        form = (view, getattr(slot, "__set__"))  # noqa: B009
-        FIND_VIEW[kind] = lambda _: form
+        PLACES[view] = View.__dict__["_place"].__get__
+        set_place: Callable[[object, Place], None] = View.__dict__["_place"].__set__
+        FIND_VIEW[kind] = lambda _: (view, partial(object.__new__, view), set_place)
         return view
 
     return mark
@@ -105,7 +112,7 @@ class ListView(_Container):
         assert is_list(raw)
         if isinstance(index, slice):
             return self._slice(index)
-        at = operator.index(index)
+        at = index if type(index) is int else operator.index(index)
         if at < 0:
             reads.shape = True  # which element it is depends on the length
             at += len(raw)
@@ -224,6 +231,16 @@ class DictView(_Container):
         return part(place, segment_of(held), held, value)
 
     def __getitem__(self, key: object) -> object:
+        place = self._place
+        held = place[0]
+        assert is_dict(held)
+        if type(key) is str and key in held:  # the usual case
+            value = held[key]
+            if type(value) in ATOMS:
+                if key not in place[1].keys:
+                    place[1].add(key)
+                return value
+            return part(place, key, key, value)
         value = self._find(key)
         if value is _ABSENT:
             raise KeyError(key)
@@ -257,7 +274,7 @@ class DictView(_Container):
     def items(self) -> ItemsView[object, object]:
         return Items(self)
 
-    def _elements(self, *, backwards: bool = False) -> Iterator[tuple[Iterable[Hashable], Iterable[object]]]:
+    def _parts(self, *, backwards: bool = False) -> Iterator[tuple[Iterable[Hashable], Iterable[object]]]:
         raw = self._raw
         self._place[1].shape = True
         if backwards:
@@ -284,7 +301,7 @@ class Keys(KeysView[object]):
     """The keys of a dict, as a selector sees them."""
 
     def __init__(self, view: DictView) -> None:
-        super().__init__(view)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a view is a mapping
+        super().__init__(view)
         self._view = view
 
     def __reversed__(self) -> Iterator[object]:
@@ -298,31 +315,31 @@ class Values(ValuesView[object]):
     """The values of a dict, as a selector sees them."""
 
     def __init__(self, view: DictView) -> None:
-        super().__init__(view)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a view is a mapping
+        super().__init__(view)
         self._view = view
 
     def __iter__(self) -> Iterator[object]:
-        return chain.from_iterable(map(_VALUE, self._view._elements()))
+        return chain.from_iterable(map(_VALUE, self._view._parts()))
 
     def __contains__(self, value: object) -> bool:
         return any(item is value or item == value for item in self)
 
     def __reversed__(self) -> Iterator[object]:
-        return chain.from_iterable(map(_VALUE, self._view._elements(backwards=True)))
+        return chain.from_iterable(map(_VALUE, self._view._parts(backwards=True)))
 
 
 class Items(ItemsView[object, object]):
     """The items of a dict, as a selector sees them."""
 
     def __init__(self, view: DictView) -> None:
-        super().__init__(view)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a view is a mapping
+        super().__init__(view)
         self._view = view
 
     def __iter__(self) -> Iterator[tuple[object, object]]:
-        return chain.from_iterable(starmap(_pairs, self._view._elements()))
+        return chain.from_iterable(starmap(_pairs, self._view._parts()))
 
     def __reversed__(self) -> Iterator[tuple[object, object]]:
-        return chain.from_iterable(starmap(_pairs, self._view._elements(backwards=True)))
+        return chain.from_iterable(starmap(_pairs, self._view._parts(backwards=True)))
 
 
 def _pairs(keys: Iterable[object], values: Iterable[object]) -> Iterable[tuple[object, object]]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import islice, repeat
+from itertools import islice, repeat, starmap
+from sys import getrefcount
 from typing import Final, NoReturn, TypeAlias
 
 from ..kind import ATOMS, Kind, is_dict, is_tuple, key_text, kind_of, make_tuple
@@ -27,11 +28,12 @@ from .node import refuse_ended
 __all__ = [
     "FIND_VIEW",
     "PLACES",
+    "Form",
     "Place",
     "Reads",
     "View",
     "elements",
-    "is_folded",
+    "made_view",
     "part",
     "path_of",
     "place_of",
@@ -61,16 +63,21 @@ FEW: Final = 8
 
 
 class Reads:
-    """What was read at one place: `keys` are parts read as wholes, `kids` the records of others, `each` of all."""
+    """What was read at one place: `keys` are parts read as wholes, `kids` the records of others, `each` of all.
 
-    __slots__ = ("each", "fold_after", "keys", "kids", "shape", "whole")
+    A `shared` record is that of several places. Any other has the one `view` of its place, so that a part of a state
+    is the same object however it is reached.
+    """
 
-    def __init__(self, fold_after: int = FOLD_AFTER) -> None:
+    __slots__ = ("each", "fold_after", "keys", "kids", "shape", "shared", "view", "whole")
+
+    def __init__(self, fold_after: int = FOLD_AFTER, shared: bool = False) -> None:
         self.keys: dict[str | int, None] = {}
         self.kids: dict[str | int, Reads] | None = None
         self.each: Reads | None = None
-        self.shape = False
-        self.whole = False
+        self.view: object = None
+        self.shape = self.whole = False
+        self.shared = shared
         self.fold_after = fold_after
 
     def add(self, segment: str | int) -> None:
@@ -91,13 +98,13 @@ class Reads:
         if found is None:
             if len(kids) >= MANY:
                 return self.folded()
-            found = kids[segment] = Reads(fold_after or self.fold_after)
+            found = kids[segment] = Reads(fold_after or self.fold_after, self.shared)
         return found
 
     def folded(self) -> Reads:
         """The one record of all parts that have none of their own."""
         if self.each is None:
-            self.each = Reads(self.inner())
+            self.each = Reads(self.inner(), True)
         return self.each
 
     def inner(self) -> int:
@@ -108,11 +115,9 @@ class Reads:
 
     def paths(self) -> Paths:
         """The paths that were read, none beneath another; the root if there was no read at all."""
-        if self._is_untouched():
-            return ((),)
         found: list[Path] = []
         self._collect((), found)
-        return minimal(found)
+        return ((),) if self._is_untouched() else tuple(found)
 
     def _is_untouched(self) -> bool:
         return not (self.whole or self.shape or self.keys or self.kids or self.each)
@@ -121,16 +126,18 @@ class Reads:
         if self.whole:
             found.append(path)
             return
-        if self.shape or self._is_untouched():
+        keys, kids = self.keys, self.kids
+        if self.shape or not (keys or kids or self.each):
             found.append((*path, SHAPE))
         if self.each is not None:
             self._collect_folded(path, self.each, found)
             return
-        for key in self.keys:
+        for key in keys:
             found.append((*path, key))
-        for key, kid in (self.kids or {}).items():
-            if key not in self.keys:
-                kid._collect((*path, key), found)
+        if kids:
+            for key, kid in kids.items():
+                if key not in keys:
+                    kid._collect(path + (key,), found)  # noqa: RUF005  # which takes half the time
 
     def _collect_folded(self, path: Path, each: Reads, found: list[Path]) -> None:
         depth = len(path)
@@ -144,15 +151,16 @@ class Reads:
         left = [one for one in minimal((*folded, *single)) if one not in known]
         if len(left) > FEW:
             left = [(*path, EACH, *one[depth + 1 :]) for one in left]
-        found += folded
-        found += left
+        found += minimal((*folded, *left))
 
     def end(self) -> None:
         """Make every view that leads here dead."""
-        for kid in (self.kids or {}).values():
-            kid.end()
+        if self.kids is not None:
+            for kid in self.kids.values():
+                kid.end()
         if self.each is not None:
             self.each.end()
+        self.view = None  # which leads back here
         self.__class__ = _Ended  # pyright: ignore[reportAttributeAccessIssue]  # of the same layout: every use raises
 
 
@@ -165,7 +173,7 @@ class _Ended(Reads):
 
     __slots__ = ()
 
-    keys = kids = each = shape = whole = fold_after = property(_refuse_ended, _refuse_ended)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    keys = kids = each = view = shape = whole = shared = fold_after = property(_refuse_ended, _refuse_ended)  # pyright: ignore[reportAssignmentType]
     end = add = kid = folded = inner = paths = _refuse_ended  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
@@ -177,12 +185,13 @@ Place: TypeAlias = "tuple[object, Reads, Place | None, Hashable]"
 PLACES: Final[dict[type[object], Callable[[object], Place]]] = {}
 """How the place of a view is found, by the type of the view."""
 
-FIND_VIEW: Final[dict[Kind, Callable[[type[object]], tuple[type[object], Callable[[object, Place], None]]]]] = {}
-"""The type of the views of values of a type, and how their place is set, by its kind; each kind's module adds its own."""
+Form: TypeAlias = "tuple[type[object], Callable[[], object], Callable[[object, Place], None]]"
+"""The type of a view, how one is made, still without a place, and how its place is set."""
 
-_views: Final[dict[type[object], tuple[type[object], Callable[[object, Place], None]]]] = {}
+FIND_VIEW: Final[dict[Kind, Callable[[type[object]], Form]]] = {}
+"""The form of the views of values of a type, by its kind; each kind's module adds its own."""
 
-_new: Final[Callable[[type[object]], object]] = object.__new__
+_forms: Final[dict[type[object], Form]] = {}
 
 
 class View:
@@ -212,16 +221,31 @@ def part(place: Place, segment: str | int, key: Hashable, value: object) -> obje
 
 
 def view_of(value: object, reads: Reads, up: Place | None, key: Hashable) -> object:
-    """What a selector gets for `value`, of which `reads` is the record."""
+    """What a selector gets for `value`, of which `reads` is the record: the one view of its place, if it has one."""
+    view = reads.view
+    if view is None:
+        form = _forms.get(type(value))
+        if form is None:
+            view = made_view(value, reads, up, key)
+        else:
+            view = form[1]()
+            form[2](view, (value, reads, up, key))
+        if not reads.shared:
+            reads.view = view
+    return view
+
+
+def made_view(value: object, reads: Reads, up: Place | None, key: Hashable) -> object:
+    """A new view of `value`."""
     type_ = type(value)
-    found = _views.get(type_)
-    if found is None:
+    form = _forms.get(type_)
+    if form is None:
         kind = kind_of(type_)
         if kind not in FIND_VIEW:
             return _other_of(value, kind, reads, up, key)
-        found = _views[type_] = FIND_VIEW[kind](type_)
-    view = _new(found[0])
-    found[1](view, (value, reads, up, key))
+        form = _forms[type_] = FIND_VIEW[kind](type_)
+    view = form[1]()
+    form[2](view, (value, reads, up, key))
     return view
 
 
@@ -266,16 +290,6 @@ def path_of(place: Place) -> Path:
     return tuple(reversed(segments))
 
 
-def is_folded(place: Place) -> bool:
-    """Whether a place, or one that it was reached from, shares its record with others."""
-    up = place[2]
-    while up is not None:
-        if up[1].each is place[1]:
-            return True
-        place, up = up, up[2]
-    return False
-
-
 # --- iteration --------------------------------------------------------------------
 
 
@@ -301,23 +315,45 @@ def elements(
             yield (key,), (value,)
         else:
             yield (key,), (view_of(value, reads.kid(at, inner), place, key),)
+    pool: list[object] = []
     while chunk := list(islice(values, CHUNK)):
         names = list(islice(keys, len(chunk)))
-        yield names, _shared(place, reads.folded(), names, chunk)
+        pool = _shared(place, reads.folded(), names, chunk, pool)
+        yield names, pool
     reads.shape = True
 
 
-def _shared(place: Place, each: Reads, keys: list[Hashable], values: list[object]) -> list[object]:
-    """What a selector gets for elements that share the record `each`; made without a step of Python for each of them."""
+def _shared(place: Place, each: Reads, keys: list[Hashable], values: list[object], pool: list[object]) -> list[object]:
+    """What a selector gets for elements that share the record `each`, made without a step of Python for each of them.
+
+    Views in `pool` that nobody holds any more are used again.
+    """
     types = {*map(type, values)}
     if types <= ATOMS:
         each.whole = True
         return values
-    if len(types) == 1 and (found := _views.get(types.pop())) is not None:
-        views = [*map(_new, repeat(found[0], len(values)))]
-        deque(map(found[1], views, zip(values, repeat(each), repeat(place), keys, strict=False)), maxlen=0)
+    if len(types) == 1 and (form := _forms.get(types.pop())) is not None:
+        view_type, make, set_place = form
+        views = _unused(pool, make) if pool and type(pool[0]) is view_type else []
+        del views[len(values) :]
+        views += starmap(make, repeat((), len(values) - len(views)))
+        deque(map(set_place, views, zip(values, repeat(each), repeat(place), keys, strict=False)), maxlen=0)
         return views
     return [_shared_one(place, each, key, value) for key, value in zip(keys, values, strict=True)]
+
+
+def _unused(pool: list[object], make: Callable[[], object]) -> list[object]:
+    """The views of one type that nothing refers to but `pool`; usually all but the last, which a loop still holds."""
+    counts = [*map(getrefcount, pool)]
+    if counts.count(_UNUSED) == len(pool):
+        return pool
+    if counts[-1] != _UNUSED and counts.count(_UNUSED) == len(pool) - 1:
+        pool[-1] = make()
+        return pool
+    return [view for view, count in zip(pool, counts, strict=True) if count == _UNUSED]
+
+
+_UNUSED: Final = [*map(getrefcount, [object()])][0]  # noqa: RUF015  # counted in the same way
 
 
 def _shared_one(place: Place, each: Reads, key: Hashable, value: object) -> object:

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 from typing import Final, TypeGuard
 
-from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list, is_tuple, kind_of
+from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list, kind_of
 from ..model import Path
 from ..record import record_type
 from ..value import clone, clone_members
 from .faces import AnyNode, child_of, node_of
 from .node import Root
-from .reads import Place, is_folded, path_of, place_of, read_whole
+from .reads import Place, path_of, place_of, read_whole
 
 __all__ = ["Rebuild", "Selected", "detached", "present"]
 
@@ -152,7 +152,7 @@ class Selected:
         return _node_at(place, root)._face
 
     def _read(self, place: Place) -> None:
-        if is_folded(place) and len(self.paths) < SINGLE:
+        if place[1].shared and len(self.paths) < SINGLE:
             self.paths.append(path_of(place))
         else:
             place[1].whole = True
