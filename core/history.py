@@ -114,6 +114,10 @@ class History:
         """The row of a key, as it was last recorded."""
         return self._rows.get(key)
 
+    def all_of(self, kind: str, target: str) -> tuple[StepRow, ...]:
+        """The recorded calls of this kind on this target, asked for or not."""
+        return tuple(row for row in self._rows.values() if (row.kind, row.target) == (kind, target))
+
     def record(self, row: StepRow) -> None:
         """The row is durable now."""
         self._rows[row.key] = row

@@ -17,6 +17,8 @@ from ..core.model import TimedOut, TooLarge, Unavailable, check_name
 from ..core.outcome import Failure, Outcome, Success
 from ..core.poll import DEFAULT_POLL, PollPolicy
 from ..core.run import WANTS_OWNER, RunColumns, RunRow, RunState, next_state
+from ..core.signal import SignalRow
+from ..core.signal_value import encode_signal
 from ..core.waiter import WaiterRow
 from ..core.waiting_on import explain
 from ..services.clock import Clock, span_ms
@@ -34,13 +36,16 @@ from ..services.ids import Ids
 from ..services.ledger import Ledger
 from ..services.run import Run
 from ..services.run_store import Timeout
+from ..services.signal import InvalidSignal, RunEnded
 from ..services.store import Store
 from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow, Workflow, WorkflowCall
 from .driver.execution import Pool
 from .driver.listening import Listeners
+from .driver.mailbox import Mailbox
 from .driver.owner import name_owner
+from .driver.signal_types import SignalTypes
 from .driver.tools import Tools
 from .driver.worker import Worker
 from .layer import Layer, provides
@@ -78,11 +83,21 @@ class LedgerEngine:
         self._workflows = _by_name(workflows)
         self._owner = name_owner(given.ids.new())
         self._pool = Pool()
+        self._signal_types = SignalTypes()
+        self._mailbox = Mailbox(given.ledger, given.wake_bus)
         self._listeners = Listeners(given.ledger, given.clock, self._drives)
         self._poll = poll
         drives = drive and bool(self._workflows)
         tools = Tools(
-            given.ledger, given.store, given.waiters, given.wake_bus, given.clock, given.ids, self._pool, self._on_wait
+            given.ledger,
+            given.store,
+            given.waiters,
+            given.wake_bus,
+            given.clock,
+            given.ids,
+            self._pool,
+            self._on_wait,
+            self._signal_types,
         )
         worker = Worker(tools, self._owner, self._workflows, self._listeners.tell, poll)
         self._worker = worker if drives else None
@@ -259,6 +274,29 @@ class LedgerEngine:
 
     # --- intervening ------------------------------------------------------------
 
+    async def signal(
+        self, id: str, name: str, value: object, *, dedupe: str | None = None
+    ) -> Outcome[None, RunNotFound | RunEnded | InvalidSignal | TooLarge | Unavailable]:
+        _ = check_name("a signal's name", name)
+        if dedupe is not None:
+            _ = check_name("what tells a signal from others, `dedupe`,", dedupe)
+        found = await self._row(id)
+        if isinstance(found, Failure):
+            return found
+        row = found.unwrap()
+        if row.ended:
+            return Failure(RunEnded(id, row.state))
+        encoded = encode_signal(name, value, self._signal_types.of(row.workflow, name))
+        if isinstance(encoded, Failure):
+            return Failure(InvalidSignal(name, encoded.failure()))
+        sent = await self._mailbox.send(SignalRow(id, name, encoded.unwrap(), dedupe))
+        if isinstance(sent, Failure):
+            return sent
+        if sent.unwrap():
+            return Success(None)
+        ended = await self._row(id)
+        return ended if isinstance(ended, Failure) else Failure(RunEnded(id, ended.unwrap().state))
+
     async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
         while True:
             found = await self._row(id)
@@ -358,6 +396,11 @@ class NoopEngine:
         return _absent()
 
     async def result(self, id: str, *, timeout: Timeout = None) -> Outcome[object, ResultFailure]:
+        return _absent()
+
+    async def signal(
+        self, id: str, name: str, value: object, *, dedupe: str | None = None
+    ) -> Outcome[None, RunNotFound | RunEnded | InvalidSignal | TooLarge | Unavailable]:
         return _absent()
 
     async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:

@@ -10,6 +10,7 @@ from ..core.model import RecordedError, TimedOut, TooLarge, Unavailable
 from ..core.outcome import Failure, Outcome, Success
 from ..core.run import RunState
 from .run_store import Timeout
+from .signal import InvalidSignal, RunEnded
 from .workflow import WorkflowCall
 
 if TYPE_CHECKING:
@@ -123,6 +124,12 @@ class RunHandle(Generic[_R_co]):
         """How the run stands now."""
         return await self._engine.status(self._id)
 
+    async def signal(
+        self, name: str, value: object, *, dedupe: str | None = None
+    ) -> Outcome[None, RunNotFound | RunEnded | InvalidSignal | TooLarge | Unavailable]:
+        """Send the run a signal; see `Engine.signal`."""
+        return await self._engine.signal(self._id, name, value, dedupe=dedupe)
+
     async def cancel(self) -> Outcome[None, RunNotFound | Unavailable]:
         """Ask the run to end; see `Engine.cancel`."""
         return await self._engine.cancel(self._id)
@@ -137,6 +144,10 @@ class Outcomes(Protocol):
     async def outcome(self, id: str, *, timeout: Timeout = None) -> Outcome[bytes, ResultFailure]: ...
 
     async def status(self, id: str) -> Outcome[RunStatus, RunNotFound | Unavailable]: ...
+
+    async def signal(
+        self, id: str, name: str, value: object, *, dedupe: str | None = None
+    ) -> Outcome[None, RunNotFound | RunEnded | InvalidSignal | TooLarge | Unavailable]: ...
 
     async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]: ...
 
@@ -166,6 +177,19 @@ class Engine(Protocol):
 
         The type is that of the workflow where this engine knows it, otherwise what its JSON gives. An Outcome that the
         workflow returned is inside the Success: only a handle, which knows the type, gives it flattened.
+        """
+        ...
+
+    async def signal(
+        self, id: str, name: str, value: object, *, dedupe: str | None = None
+    ) -> Outcome[None, RunNotFound | RunEnded | InvalidSignal | TooLarge | Unavailable]:
+        """Send a run a value under a name, which `run.signal` reads: each once, in the order in which they were sent.
+
+        It is durable when this answers, and kept until the run asks for it. A second one with the same `dedupe`, 1 to
+        512 bytes, for the same run and name is dropped, also when the first was read: so a retry is exact.
+        `InvalidSignal`: the run reads another type, as far as this engine knows; where it does not, the run is told.
+        `TooLarge`: the value is over 2 MiB of JSON, or 10,000 signals are unread. A TypeError says what is no JSON.
+        Whatever the answer, nothing was sent, but for an `Unavailable` that says otherwise.
         """
         ...
 

@@ -8,7 +8,7 @@ workflow in that turn; or, already recorded, its result is *handed over* in the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
@@ -48,7 +48,7 @@ class RunRecord:
     Once `suspending`, durable calls raise `Suspended` and nothing more is recorded. Why is told by `lost` (another
     owner has the run), `problem` (it is stuck), `cancellation.expired` (its time to clean up is over), or none of them:
     it is set aside. `body` is the task that executes the workflow; `open_waiters` are the stores on which its calls may
-    have a waiter, by key.
+    have a waiter, by key; `on_lost` is called for the row of a call that a branch has lost in a race.
     """
 
     def __init__(self, row: RunRow, rows: tuple[StepRow, ...], tools: Tools) -> None:
@@ -65,6 +65,7 @@ class RunRecord:
         self.suspending = False
         self.lost = False
         self.open_waiters: dict[str, StoreKey] = {}
+        self.on_lost: Callable[[StepRow], None] = _nothing
         self.problem: str | None = None
         self._tools = tools
         self._under_way: dict[asyncio.Task[Any] | None, str] = {}
@@ -214,13 +215,15 @@ class RunRecord:
 
     def waiter_removal(self, key: str) -> tuple[Write, ...]:
         """What removes the waiter that the call `key` may have, to be written with what the call came to."""
-        store, waiters = self.open_waiters.pop(key, None), self._tools.waiters
+        store, waiters = self.open_waiters.get(key), self._tools.waiters
         if store is None or not isinstance(waiters, JoinableWaiters):
             return ()
         return waiters.removal(store, StepId(self.row.id, key)).writes
 
     async def completed(self, row: StepRow) -> None:
         """The completion is recorded: hand it over in its turn."""
+        self.waits.done(row.key)
+        _ = self.open_waiters.pop(row.key, None)
         self.history.record(row)
         await self._pass(self.turn.pass_(_position(row)))
 
@@ -284,7 +287,7 @@ class RunRecord:
         """Wait for an instant, shown in the run's row. False: cancellation came first. `writes` go with that row."""
         if at_ms <= self.clock.now_ms():
             return True
-        self.waits.begin(row.key, text, at_ms)
+        self.waits.begin(row.key, text, at_ms, wakes=False)
         if shown := (*writes, *self.standing()):
             _ = await self.commit(*shown)
         reason = await self.waits.first(None, at_ms, cancellable=self.cancellation.may_reach)
@@ -320,6 +323,7 @@ class RunRecord:
         removals = [write for row in lost for write in self.waiter_removal(row.key)]
         _ = await self.commit(*map(WriteStep, lost), *removals, *self.going_on())
         for row in lost:
+            _ = self.open_waiters.pop(row.key, None)
             self.history.record(row)
 
     async def give_way(self) -> NoReturn:
@@ -329,6 +333,8 @@ class RunRecord:
         await self.races.stand()
         self.catch_up.ended()
         _ = self._under_way.pop(asyncio.current_task(), None)
+        if (row := self.history.row(key)) is not None:
+            self.on_lost(row)
         raise asyncio.CancelledError(f"another branch of run.race came first, and {key!r} was lost") from None
 
     async def show(self) -> None:
@@ -442,7 +448,7 @@ class RunRecord:
         elif self.problem is not None:
             change = self._leave("stop", {"problem": self.problem})
         else:
-            wake_at_ms = self.waits.earliest_ms if self._idle else None
+            wake_at_ms = self.waits.free_ms if self._idle else None
             waiting_on = (self.waits.text if self._idle else None) or WANTS_OWNER
             change = self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
         batch = Batch((self.fence,), (change,))
@@ -460,6 +466,10 @@ GIVE_BACK_TRIES = 2
 def _current() -> tuple[asyncio.Task[Any], ...]:
     branch = asyncio.current_task()
     return () if branch is None else (branch,)
+
+
+def _nothing(_: StepRow) -> None:
+    """Nobody wants to know."""
 
 
 def _position(row: StepRow) -> int:

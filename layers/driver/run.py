@@ -12,18 +12,21 @@ import warnings
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, final
 
-from ...core.codec import elements, error_json
+from ...core.codec import Codec, elements, error_json
 from ...core.history import Asked
-from ...core.model import RecordedError
+from ...core.model import RecordedError, TimedOut
+from ...core.outcome import Outcome
 from ...core.run import RunRow
 from ...core.step import StepRow
 from ...services.driver import DurableCall, StepCall, StoreCalls
 from ...services.run import Run
+from ...services.signal import InvalidSignal
 from ...services.step import NotReplaySafe, StepFailed, Suspended
 from ...services.workflow import AnyWorkflow
 from .execution import as_recorded
 from .race import Group
 from .record import RunRecord
+from .signals import DrivenSignals
 from .steps import VALUE_BYTES, DrivenSteps, too_large
 from .stores import DrivenStores
 from .tools import Tools
@@ -48,6 +51,7 @@ class RunDriver:
         self._record = RunRecord(row, rows, tools)
         self._steps = DrivenSteps(self._record, tools.pool)
         self._stores = DrivenStores(self._record, tools)
+        self._signals = DrivenSignals(self._record, tools, workflow.name)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._unawaited: set[DurableCall[Any]] = set()
         self._deferred: list[tuple[StepCall, Asked]] = []
@@ -187,6 +191,11 @@ class RunDriver:
 
     async def sleep_until(self, key: str, at_ms: int) -> None:
         await self._steps.sleep(key, "sleep_until", at_ms)
+
+    async def signal(
+        self, name: str, codec: Codec, timeout_ms: int | None
+    ) -> Outcome[object, TimedOut | InvalidSignal]:
+        return await self._signals.read(name, codec, timeout_ms)
 
     def defer(self, call: StepCall) -> None:
         self._deferred.append((call, self._record.ask(call.key, "defer", call.target)))

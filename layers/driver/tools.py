@@ -12,13 +12,16 @@ from ...services.store import Store
 from ...services.waiters import Waiters
 from ...services.wake_bus import WakeBus
 from .execution import Pool
+from .signal_types import SignalTypes
 
 __all__ = ["Tools"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The services, the threads for steps, and `on_wait`, called when a run begins to wait for a wake."""
+    """The services, the threads for steps, `on_wait`, called when a run begins to wait for a wake, and what is known of
+    the types of signals.
+    """
 
     ledger: Ledger
     store: Store
@@ -28,3 +31,4 @@ class Tools:
     ids: Ids
     pool: Pool
     on_wait: Callable[[], None]
+    signal_types: SignalTypes

@@ -25,15 +25,15 @@ class Waits:
         self._clock = clock
         self._losing = losing
         self._losable: dict[asyncio.Task[Any] | None, asyncio.Future[Reason | None]] = {}
-        self._shown: dict[str, tuple[str, int | None]] = {}
+        self._shown: dict[str, tuple[str, int | None, bool]] = {}
         self._awaited: dict[asyncio.Future[Reason | None], tuple[bool, bool]] = {}
         self._woken: set[asyncio.Future[Reason | None]] = set()
         self._interrupts: set[Interrupt] = set()
         self.wakes = 0
 
-    def begin(self, key: str, text: str, at_ms: int | None) -> None:
-        """The durable call `key` waits until `at_ms`, or without end, as `text` says."""
-        self._shown[key] = (text, at_ms)
+    def begin(self, key: str, text: str, at_ms: int | None, *, wakes: bool = True) -> None:
+        """The durable call `key` waits until `at_ms`, or without end, as `text` says; for a wake too, if `wakes`."""
+        self._shown[key] = (text, at_ms, wakes)
 
     def done(self, key: str) -> None:
         """It waits no longer."""
@@ -46,12 +46,17 @@ class Waits:
     @property
     def text(self) -> str | None:
         """What the run waits for, in words."""
-        return "; ".join(text for text, _ in self._shown.values()) or None
+        return "; ".join(text for text, _, _ in self._shown.values()) or None
 
     @property
     def earliest_ms(self) -> int | None:
         """The first instant that the run waits for."""
-        return min((at_ms for _, at_ms in self._shown.values() if at_ms is not None), default=None)
+        return min((at_ms for _, at_ms, _ in self._shown.values() if at_ms is not None), default=None)
+
+    @property
+    def free_ms(self) -> int | None:
+        """When the run is to be taken up by whoever can, None for at once: a run that nobody has hears no wake."""
+        return None if any(wakes for _, _, wakes in self._shown.values()) else self.earliest_ms
 
     def wake(self) -> None:
         """The run is owed a wake: end the waits for one. `wakes` counts them, for who is about to wait."""

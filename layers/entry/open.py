@@ -16,6 +16,7 @@ from ...services.engine import Engine, ResultFailure, RunHandle, RunMismatch, Ru
 from ...services.ledger import CannotOpen
 from ...services.run import Run
 from ...services.run_store import Timeout
+from ...services.signal import InvalidSignal, RunEnded
 from ...services.store import Store, StoreDefinition, StoreHandle
 from ...services.workflow import AnyWorkflow, WorkflowCall
 from .. import app as apps
@@ -62,6 +63,11 @@ class App(Engine):
 
     async def result(self, id: str, *, timeout: Timeout = None) -> Outcome[object, ResultFailure]:
         return await self._engine.result(id, timeout=timeout)
+
+    async def signal(
+        self, id: str, name: str, value: object, *, dedupe: str | None = None
+    ) -> Outcome[None, RunNotFound | RunEnded | InvalidSignal | TooLarge | Unavailable]:
+        return await self._engine.signal(id, name, value, dedupe=dedupe)
 
     async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
         return await self._engine.cancel(id)
