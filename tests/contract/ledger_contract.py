@@ -48,9 +48,10 @@ from .ledger_batches import (
     start,
 )
 from .ledger_runs_contract import LedgerRunsContract
+from .ledger_waiters_contract import LedgerWaitersContract
 
 
-class LedgerContract(LedgerRunsContract):
+class LedgerContract(LedgerRunsContract, LedgerWaitersContract):
     # --- stores -------------------------------------------------------------
 
     async def test_a_created_store_is_there(self, ledger: Ledger) -> None:

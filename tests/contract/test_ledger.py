@@ -61,7 +61,11 @@ async def test_a_ledger_that_was_released_says_so_whatever_it_is_asked(host: str
         await ledger.owners(),
         await ledger.cancel_requests("host:1"),
         await ledger.changes(),
+        await ledger.waiters(),
+        await ledger.wakes(),
+        await ledger.signals("run-1"),
     ]
+    ledger.subscribe(lambda _: None)()
     assert answers == [Failure(Unavailable("the ledger is closed", "no"))] * len(answers)
 
 
@@ -83,8 +87,12 @@ async def test_no_ledger_says_so_whatever_it_is_asked() -> None:
             await ledger.owners(),
             await ledger.cancel_requests("host:1"),
             await ledger.changes(),
+            await ledger.waiters(),
+            await ledger.wakes(),
+            await ledger.signals("run-1"),
         ]
-    assert len(answers) == 15
+        ledger.subscribe(lambda _: None)()
+    assert len(answers) == 18
     for answer in answers:
         assert isinstance(answer, Failure)
         failure = answer.failure()
