@@ -56,7 +56,7 @@ class StoreCall:
         row = self.row(outcome)
         if self.numbered is None:
             self.numbered = self._record.number(row)
-            self._writes = self._record.going_on()
+            self._writes = (*self._record.waiter_removal(row.key), *self._record.going_on())
         else:
             self.numbered = replace(row, position=self.numbered.position, recorded_at_ms=self.numbered.recorded_at_ms)
         return Batch((self._record.fence,), (WriteStep(self.numbered), *self._writes))

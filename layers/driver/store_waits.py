@@ -171,6 +171,8 @@ class StoreWaits:
     ) -> Outcome[Named, StoreFailure]:
         """The recorded outcome of a wait, or what it comes to now, recorded and handed over in its turn."""
         record, key, store = self.record, looking.key, looking.store
+        if (before := record.history.row(key)) is not None and before.status == "waiting":
+            record.open_waiters[key] = store
         asked = await record.begin(key, kind, str(store))
         if asked.row is not None and asked.decision in ("answer", "raise"):
             await record.hand_over(asked.row)
@@ -206,21 +208,19 @@ class StoreWaits:
         found = await self._steps.insistently(partial(ledger.waiters, key=store, run_id=run_id))
         if isinstance(found, Failure):
             return None
-        seen = [row.waiter.seen.instance_id for row in found.unwrap() if row.waiter.step.key == key]
-        if seen:
-            self.record.open_waiters[key] = store
-        return seen[0] if seen else None
+        seen = (row.waiter.seen.instance_id for row in found.unwrap() if row.waiter.step.key == key)
+        return next(seen, None)
 
     async def park(self, row: StepRow, waiter: Waiter, moment: Moment, text: str, *, is_new: bool) -> Reason:
         """Register the waiter and show that the run waits; then wait. "wake" comes at once if it is due already."""
         record, waiters = self.record, self._tools.waiters
         record.waits.begin(row.key, text, row.at_ms)
+        record.open_waiters[row.key] = waiter.key
         writes = (WriteStep(row),) if is_new else ()
         until_ms = row.at_ms
         if isinstance(waiters, JoinableWaiters):
             registration = waiters.registration(waiter).writes
             registered = await record.commit(*writes, *registration, *record.standing())
-            record.open_waiters[row.key] = waiter.key
             if any(answer.due for answer in registered):
                 return "wake"
         else:
