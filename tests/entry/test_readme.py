@@ -52,10 +52,19 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_first_example_prints_what_the_readme_says_and_charges_once(reader: Path) -> None:
-    stated = next(block.text for block in blocks(README) if block.language == "text")
-    first = run(reader, "shop.py")
+    assert_prints_and_does_nothing_twice(reader, "shop.py", 0)
+
+
+def test_the_example_of_a_wait_prints_what_the_readme_says_and_charges_once(reader: Path) -> None:
+    assert_prints_and_does_nothing_twice(reader, "ship.py", 1)
+
+
+def assert_prints_and_does_nothing_twice(reader: Path, name: str, place: int) -> None:
+    """The program prints what the text block at this place says, and another time its last line only."""
+    stated = [block.text for block in blocks(README) if block.language == "text"][place]
+    first = run(reader, name)
     assert (first.returncode, first.stdout) == (0, stated)
-    again = run(reader, "shop.py")
+    again = run(reader, name)
     assert (again.returncode, again.stdout) == (0, stated.splitlines(keepends=True)[-1])
 
 
@@ -68,6 +77,7 @@ def test_an_example_for_tests_passes(reader: Path, name: str) -> None:
 
 def test_every_example_of_the_readme_is_executed(reader: Path) -> None:
     assert sorted(path.name for path in reader.glob("*.py")) == [
+        "ship.py",
         "shop.py",
         "test_checkout.py",
         "test_fold.py",
@@ -75,7 +85,7 @@ def test_every_example_of_the_readme_is_executed(reader: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("page", ["workflows.md", "stores.md"])
+@pytest.mark.parametrize("page", ["workflows.md", "stores.md", "waiting.md"])
 def test_the_examples_of_a_page_continue_one_another(tmp_path: Path, page: str) -> None:
     examples = [block.text for block in blocks(ROOT / "docs" / page) if block.language == "python"]
     assert examples
