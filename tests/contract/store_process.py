@@ -15,6 +15,7 @@ from stepwell.layers import clock, ids, ledger, store, wake_bus
 
 class Message(TypedDict):
     id: str
+    claimed_by: NotRequired[str]
 
 
 class Chat(TypedDict):
@@ -44,11 +45,26 @@ async def update(stores: Store, name: str) -> None:
     await asyncio.gather(*(caller(number) for number in range(5)))
 
 
+async def take(stores: Store, name: str) -> None:
+    """Half of the 60 items that there are, by several callers."""
+
+    def first_unclaimed(chat: Chat) -> Message | None:
+        return next((message for message in chat["messages"] if "claimed_by" not in message), None)
+
+    async def caller(number: int) -> None:
+        def claim(_: Chat, message: Message) -> None:
+            message["claimed_by"] = f"{name}-{number}"
+
+        (await stores.take(chats, "c", first_unclaimed, claim, step=StepId(name, str(number)))).unwrap()
+
+    await asyncio.gather(*(caller(number) for number in range(30)))
+
+
 def append(id: str) -> Callable[[Chat], None]:
     return lambda chat: chat["messages"].append({"id": id})
 
 
-ACTIONS = {"update": update, "update_from": update_from}
+ACTIONS = {"take": take, "update": update, "update_from": update_from}
 
 
 async def main(action: str, path: str, name: str) -> None:

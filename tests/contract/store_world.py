@@ -26,6 +26,7 @@ from stepwell import (
     get,
     provides,
 )
+from stepwell.core.poll import DEFAULT_POLL, PollPolicy
 from stepwell.layers import ledger as ledgers
 from stepwell.layers import store as stores
 from stepwell.layers import wake_bus as wake_buses
@@ -164,6 +165,7 @@ class World:
         limits: Limits | None = None,
         clock: Clock | None = None,
         bus: Layer[WakeBus, WakeBus] | None = None,
+        poll: PollPolicy | None = None,
     ) -> Client:
         """A further client. `around` comes between its store and the ledger."""
         clocks = given_clock(clock or self.clock)
@@ -171,7 +173,11 @@ class World:
         if around is not None:
             ledger = around(ledger)
         layer = given_ledger(ledger) | clocks | given_ids(self.ids) | (bus or wake_buses.layer_test())
-        env = success(await self._scope.enter_async_context(build(layer | stores.layer_test(limits=limits))))
+        env = success(
+            await self._scope.enter_async_context(
+                build(layer | stores.layer_test(limits=limits, poll=poll or DEFAULT_POLL))
+            )
+        )
         return Client(get(env, Store), ledger)
 
     async def _ledger(self, clocks: Layer[Clock, Clock]) -> Ledger:
@@ -180,9 +186,13 @@ class World:
         env = success(await self._scope.enter_async_context(build(ledgers.layer(self.path) | clocks)))
         return get(env, Ledger)
 
+    async def close(self) -> None:
+        """All clients end."""
+        await self._scope.aclose()
+
     async def restart(self) -> Client:
         """All clients end, and the database is opened again. What was in memory goes on in memory."""
-        await self._scope.aclose()
+        await self.close()
         return await self.client()
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 import apsw
 import pytest
 
+from stepwell import ManualClock
+
 from .store_apply_contract import StoreApplyContract
 from .store_contract import StoreContract, messages, run_process
 from .store_state_contract import StoreStateContract
-from .store_take_contract import StoreTakeContract
-from .store_world import Host, World, append, chats, empty, open_world, success
+from .store_take_contract import StoreTakeContract, claim_by, first_unclaimed
+from .store_when_contract import LATE_S, StoreWhenContract
+from .store_world import Chat, Host, World, append, chats, empty, open_world, success
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -33,6 +36,10 @@ class TestStoreStates(StoreStateContract):
 
 class TestStoreTake(StoreTakeContract):
     """What is taken, by whom, and what a selector and a claim may be."""
+
+
+class TestStoreWhen(StoreWhenContract):
+    """Waiting in memory until a selector finds something."""
 
 
 class TestStoreApply(StoreApplyContract):
@@ -69,3 +76,29 @@ async def test_two_processes_that_update_one_store_lose_nothing(tmp_path: Path, 
             for number in range(5):
                 own = [id for id in ids if id.startswith(f"{name}-{number}-")]
                 assert own == [f"{name}-{number}-{turn}" for turn in range(20)]
+
+
+async def test_a_commit_of_another_process_ends_a_wait_and_is_taken_once(tmp_path: Path) -> None:
+    """Time stands still here, so that no poll can find it."""
+    async with open_world("sqlite", tmp_path) as world:
+        handle = (await world.client(clock=ManualClock())).store.handle(chats, "c")
+        success(await handle.get_or_create(empty()))
+        wait = asyncio.create_task(handle.when(first_unclaimed))
+        await run_process("update_from", world.path, "x")
+        assert success(await asyncio.wait_for(wait, LATE_S)) == {"id": "x"}
+        assert success(await handle.take(first_unclaimed, claim_by("me"))).selected["id"] == "x"
+
+
+async def test_two_processes_that_take_from_one_store_get_each_item_once(tmp_path: Path) -> None:
+    async with open_world("sqlite", tmp_path) as world:
+        store = (await world.client()).store
+        chat: Chat = {"messages": [{"id": str(number)} for number in range(60)]}
+        success(await store.get_or_create(chats, "c", chat))
+        await asyncio.gather(*(run_process("take", world.path, name) for name in ("one", "two")))
+        snapshot = success(await store.get(chats, "c"))
+        assert snapshot.version == 60
+        workers = [message.get("claimed_by", "") for message in snapshot.state["messages"]]
+        for name in ("one", "two"):
+            assert sorted(worker for worker in workers if worker.startswith(name)) == sorted(
+                f"{name}-{number}" for number in range(30)
+            )

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, JsonValue, field_validator, model_validator
 from typing_extensions import TypedDict
 
-from stepwell.core import patch
-from stepwell.core.change import Change, decide_change
+from stepwell.core import draft, patch
+from stepwell.core.change import Change, Claimed, Miss, decide_change, decide_take
+from stepwell.core.draft import Drafted
 from stepwell.core.model import Issue, Replace
 from stepwell.core.outcome import Failure
 from stepwell.core.paths import SHAPE, diff
@@ -180,6 +181,87 @@ def test_an_optional_key_that_comes_in_between_is_one_change() -> None:
     change = change_of(schema, [{"id": "1", "done": False}], lambda d: d[0].update(claimed_by="me"))
     assert list(change.state[0]) == ["id", "claimed_by", "done"]
     assert set(change.changed_paths) == {(0, "claimed_by"), (0, SHAPE)}
+
+
+# --- many items ---------------------------------------------------------------------
+
+
+class Mail(TypedDict):
+    messages: list[WithDefault]
+
+
+MAILS = StateSchema(Mail)
+
+
+def mail(count: int) -> Mail:
+    return {"messages": [{"id": f"msg-{number}"} for number in range(count)]}
+
+
+def test_s83_a_field_that_is_written_three_times_is_one_path() -> None:
+    def updater(draft: Order) -> None:
+        for status in ("paid", "sent", "done"):
+            draft.status = status
+
+    assert change_of(ORDERS, Order(), updater).changed_paths == (("status",),)
+
+
+def first_unclaimed(state: Mail) -> WithDefault | None:
+    return next((each for each in state["messages"] if "claimed_by" not in each), None)
+
+
+def claim(_: Mail, message: WithDefault) -> None:
+    message["claimed_by"] = "me"
+
+
+def add(draft: Mail) -> None:
+    draft["messages"].append({"id": "x"})
+
+
+def assert_not_compared(drafted: Drafted[Mail] | None) -> None:
+    """Validation leaves what was written as it was, so the recorded paths stand: no states are compared."""
+    assert drafted is not None
+    assert drafted.written is not None
+    assert MAILS.settle(drafted.state, drafted.written).unwrap().as_written
+
+
+def test_s47_a_claim_among_5000_changes_what_it_wrote() -> None:
+    before = MAILS.validate(mail(5_000)).unwrap()
+    taken = decide_take(MAILS, before.state, before.json, first_unclaimed, claim, as_encoded=True).unwrap()
+    assert isinstance(taken, Claimed)
+    assert taken.selected == {"id": "msg-0", "claimed_by": "me"}
+    assert set(taken.change.changed_paths) == {("messages", 0, "claimed_by"), ("messages", 0, SHAPE)}
+    assert_not_compared(draft.take(before.state, first_unclaimed, claim).drafted)
+    assert len(taken.change.patch_json) < 100
+
+
+def test_s87_an_append_to_5000_changes_what_it_wrote() -> None:
+    before = MAILS.validate(mail(5_000)).unwrap()
+    change = decide_change(MAILS, before.state, before.json, add, as_encoded=True).unwrap()
+    assert set(change.changed_paths) == {("messages", 5_000), ("messages", SHAPE)}
+    assert_not_compared(draft.run(before.state, add))
+
+
+def test_s45_a_change_by_way_of_a_derived_list_is_recorded_where_it_is() -> None:
+    before = MAILS.validate(mail(4)).unwrap()
+
+    def odd(state: Mail) -> list[WithDefault]:
+        return [each for each in state["messages"] if each.get("id") in ("msg-1", "msg-3")]
+
+    def claim(_: Mail, found: list[WithDefault]) -> None:
+        found[1]["done"] = True
+
+    taken = decide_take(MAILS, before.state, before.json, odd, claim).unwrap()
+    assert isinstance(taken, Claimed)
+    assert set(taken.change.changed_paths) == {("messages", 3, "done"), ("messages", 3, SHAPE)}
+    assert [dict(each) for each in taken.selected] == [{"id": "msg-1"}, {"id": "msg-3", "done": True}]
+
+
+def test_s41_a_miss_is_what_was_read() -> None:
+    before = MAILS.validate(mail(0)).unwrap()
+    missed = decide_take(
+        MAILS, before.state, before.json, lambda state: next(iter(state["messages"]), None), lambda *_: None
+    ).unwrap()
+    assert missed == Miss((("messages", SHAPE),))
 
 
 # --- replacing ----------------------------------------------------------------------

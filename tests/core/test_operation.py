@@ -29,11 +29,14 @@ from stepwell.core.model import (
     StepId,
     StoreKey,
     StoreNotFound,
+    Taken,
     TooLarge,
+    Unmatched,
 )
-from stepwell.core.operation import Create, Delete, DeleteFrom, Update, UpdateFrom, admit_size
+from stepwell.core.operation import VALUE_BYTES, Create, Delete, DeleteFrom, Take, Update, UpdateFrom, admit_size
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.patch import replay_json
+from stepwell.core.paths import SHAPE
 from stepwell.core.schema import StateSchema
 
 KEY = StoreKey("counters", "c")
@@ -182,6 +185,93 @@ def test_what_fits_no_more_is_invalid_but_can_be_deleted() -> None:
     ):
         assert isinstance(outcome.failure(), InvalidState)
     assert isinstance(DeleteFrom(KEY, TIP).plan(held).outcome, Success)
+
+
+def test_the_changed_paths_go_with_the_patch() -> None:
+    for operation in (Update(KEY, SCHEMA, increment), UpdateFrom(KEY, SCHEMA, TIP, increment)):
+        (write,) = operation.plan(HELD).batch.writes
+        assert isinstance(write, PatchStore)
+        assert write.changed == (("n",),)
+
+
+def test_s57_an_update_that_changes_nothing_changed_no_path() -> None:
+    planned = Update(KEY, SCHEMA, lambda _: None).plan(HELD)
+    assert planned.batch.writes == (PatchStore(KEY, NEXT, b"[]", ()),)
+    assert planned.outcome.unwrap().revision == NEXT
+
+
+# --- taking ----------------------------------------------------------------------
+
+
+def the_n(state: dict[str, int]) -> int | None:
+    return state.get("n")
+
+
+def drop_n(state: dict[str, int], _: int) -> None:
+    del state["n"]
+
+
+def never_claimed(state: object, selected: object) -> None:
+    raise AssertionError("this claim must not run")
+
+
+def test_a_take_writes_one_change_with_its_paths() -> None:
+    planned = Take(KEY, SCHEMA, the_n, drop_n).plan(HELD)
+    (write,) = planned.batch.writes
+    assert isinstance(write, PatchStore)
+    assert (write.revision, replay_json(HELD.json, [write.patch])) == (NEXT, b"{}")
+    assert set(write.changed or ()) == {("n",), (SHAPE,)}
+    assert planned.batch.expects == (StoreAt(KEY, TIP),)
+    assert planned.outcome == Success(Taken(3, NEXT))
+    assert planned.held is not None
+    assert (planned.held.revision, planned.held.json, planned.held.log_rows) == (NEXT, b"{}", 4)
+
+
+def test_with_a_step_a_take_keeps_what_it_selected() -> None:
+    take = Take(KEY, SCHEMA, the_n, drop_n, STEP)
+    planned = take.plan(HELD)
+    receipt = Receipt(KEY, STEP, "take", NEXT, b"3")
+    assert set(planned.batch.expects) == {StoreAt(KEY, TIP), NoReceipt(KEY, STEP, "take")}
+    assert planned.batch.writes[1:] == (WriteReceipt(receipt),)
+    assert not take.answers_state
+    again = Take(KEY, SCHEMA, the_n, never_claimed, STEP)
+    assert again.answer(receipt, None) == planned.outcome == Success(Taken(3, NEXT))
+
+
+def test_a_take_that_finds_nothing_writes_nothing() -> None:
+    held = Held(TIP, b'{"m":1}')
+    planned = Take(KEY, SCHEMA, the_n, never_claimed, STEP).plan(held)
+    assert planned.outcome == Failure(Unmatched(TIP, (("n",),)))
+    assert (planned.batch, planned.held) == (Batch(), held)
+    assert Take(KEY, SCHEMA, the_n, never_claimed).plan(None).outcome == Failure(StoreNotFound(KEY))
+
+
+def test_a_claim_that_leaves_no_state_is_invalid() -> None:
+    planned = Take(KEY, SCHEMA, the_n, lambda state, _: state.update(TEXT), STEP).plan(HELD)
+    failure = planned.outcome.failure()
+    assert isinstance(failure, InvalidState)
+    assert [issue.path for issue in failure.issues] == [("n",)]
+    assert (planned.batch, planned.held) == (Batch(), HELD)
+    loop: Any = []
+    loop.append(loop)
+    cyclic = Take(KEY, SCHEMA, the_n, lambda state, _: state.update(n=loop)).plan(HELD).outcome.failure()
+    assert isinstance(cyclic, InvalidState)
+    held = Held(TIP, b'{"n":"text"}')
+    assert isinstance(Take(KEY, SCHEMA, the_n, never_claimed).plan(held).outcome.failure(), InvalidState)
+
+
+def test_what_a_take_with_a_step_cannot_keep_is_a_bug_or_too_large() -> None:
+    with pytest.raises(TypeError, match=r"the value that step 'key' selected is a tuple"):
+        Take(KEY, SCHEMA, lambda state: (state["n"], 1), lambda state, _: state.clear(), STEP).plan(HELD)
+    unkept = Take(KEY, SCHEMA, lambda state: (state["n"], 1), lambda state, _: state.clear()).plan(HELD)
+    assert unkept.outcome == Success(Taken((3, 1), NEXT))
+
+    def long(_: dict[str, int]) -> str:
+        return "x" * VALUE_BYTES
+
+    planned = Take(KEY, SCHEMA, long, lambda state, _: state.clear(), STEP).plan(HELD)
+    assert planned.outcome == Failure(TooLarge("the value that step 'key' selected", VALUE_BYTES + 2, VALUE_BYTES))
+    assert (planned.batch, planned.held) == (Batch(), HELD)
 
 
 # --- deletion ----------------------------------------------------------------------
