@@ -23,7 +23,7 @@ from stepwell.layers.sql.writer import CommitPoint
 from stepwell.services.clock import ManualClock
 from stepwell.services.ledger import Ledger
 
-from .victim import BOARD, FIRST, TOGETHER, Order, as_line
+from .victim import BOARD, FIRST, TOGETHER, Order, as_line, waiter_of
 
 KILLS_A_POINT = 200 if os.environ.get("STEPWELL_SOAK") else 20
 """In each place where a process may end; half of them on a writer thread, half inline."""
@@ -110,8 +110,22 @@ async def check(path: Path, diaries: dict[str, Path]) -> dict[str, int]:
             assert [patches[version - 1] for version in pinned] == [(run, number) for number in numbers]
             left = [tip.key.id for tip in (await ledger.stores("notes")).unwrap() if tip.key.id.startswith(run)]
             assert left == [], "of the notes that a group makes and deletes one was left"
+            await check_waiting(ledger, run, groups=len(numbers) // TOGETHER)
     assert sum(map(len, applied.values())) == len(patches)
     return {run: len(numbers) for run, numbers in applied.items()}
+
+
+async def check_waiting(ledger: Ledger, run: str, groups: int) -> None:
+    """A waiter, the commit that met it and its wake are there together or not at all; signals likewise."""
+    waiters = (await ledger.waiters(run_id=run)).unwrap()
+    assert [row.waiter.step for row in waiters] == [waiter_of(run, group) for group in range(groups)][-1:]
+    assert all(row.due_no is not None for row in waiters), "a commit met what it read, and it is not due"
+    signals = (await ledger.signals(run)).unwrap()
+    assert [signal.value for signal in signals] == [b"%d" % group for group in range(groups)]
+    wakes = [wake for wake in (await ledger.wakes()).unwrap() if wake.run_id == run]
+    owed = {row.due_no for row in waiters} | {signal.no for signal in signals}
+    assert {wake.no for wake in wakes} == owed
+    assert len(wakes) == len(owed), "a number was given twice"
 
 
 def check_tables(path: Path) -> None:

@@ -26,7 +26,10 @@ from stepwell.core.batch import (
     NoRun,
     PatchStore,
     Receipt,
+    RegisterWaiter,
+    RemoveWaiter,
     RunFence,
+    SendSignal,
     StoreAbsent,
     StoreAt,
     Write,
@@ -36,7 +39,9 @@ from stepwell.core.batch import (
 from stepwell.core.model import Revision, StepId, StoreKey
 from stepwell.core.outcome import Success
 from stepwell.core.run import RunRow
+from stepwell.core.signal import SignalRow
 from stepwell.core.step import Pin, StepRow
+from stepwell.core.waiter import Waiter
 from stepwell.layers import clock
 from stepwell.layers import ledger as ledgers
 from stepwell.layers.layer import build, get
@@ -67,8 +72,16 @@ def made(version: int) -> Revision:
     return Revision(FIRST.instance_id, version)
 
 
+def waiter_of(run: str, group: int) -> StepId:
+    """The waiter that a group registers with its first operation, and makes due with its second."""
+    return StepId(run, f"wait-{group:06d}")
+
+
 def operation(run: str, number: int, version: int) -> Batch:
-    """The operation `number` of a run: a patch that makes `version` of the board, and a row of every other kind."""
+    """The operation `number` of a run: a patch that makes `version` of the board, and a row of every other kind.
+
+    The waiter of the group before is removed as that of this one is registered.
+    """
     step, revision = StepId(run, f"step-{number:06d}"), made(version)
     row = StepRow(
         run_id=run,
@@ -80,12 +93,18 @@ def operation(run: str, number: int, version: int) -> Batch:
         pin=Pin(BOARD, revision),
         recorded_at_ms=0,
     )
+    group, place = divmod(number - 1, TOGETHER)
+    changed = (run if place == 1 else f"{run} aside",)
     writes: list[Write] = [
-        PatchStore(BOARD, revision, json.dumps([run, number]).encode()),
+        PatchStore(BOARD, revision, json.dumps([run, number]).encode(), (changed,)),
         WriteReceipt(Receipt(BOARD, step, "update", revision)),
         ChangeRun(run, {"mark": number}),
         WriteStep(row),
     ]
+    if place == 0:
+        writes.append(RegisterWaiter(Waiter(BOARD, waiter_of(run, group), revision, ((run,),))))
+        writes.append(RemoveWaiter(BOARD, waiter_of(run, group - 1)))
+        writes.append(SendSignal(SignalRow(run, "group", b"%d" % group, f"group-{group}")))
     aside = StoreKey("notes", f"{run}-{number // TOGETHER}")
     if number % TOGETHER == 1:
         writes.append(CreateStore(aside, FIRST, b"{}"))
