@@ -144,13 +144,13 @@ class Deliveries:
             _ = heapq.heappop(self._agenda)
         return self._agenda[0][0] if self._agenda else None
 
-    def to_do(self, now_ms: int, *, failing: bool) -> tuple[list[Wake], list[Wake]]:
+    def to_do(self, now_ms: int, *, failed_to: int = 0) -> tuple[list[Wake], list[Wake]]:
         """The wakes to be handed over again, and those whose turn is to pass, each in the order of their numbers.
 
-        With `failing`, the first are also those whose last delivery failed, before their time. Each of the first is to
-        be answered by `delivered`, `failed` or `gone`.
+        The first are also, before their time, those up to the number `failed_to` whose last delivery failed. Each of
+        the first is to be answered by `delivered`, `failed` or `gone`.
         """
-        wakes = dict(self._failing) if failing else {}
+        wakes = dict.fromkeys(no for no in self._failing if no <= failed_to)
         turns: list[int] = []
         while (at_ms := self.next_at_ms()) is not None and at_ms <= now_ms:
             _, no, act = heapq.heappop(self._agenda)

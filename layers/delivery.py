@@ -44,6 +44,7 @@ class Delivery:
         self._heard = 0  # how many news there were: what was read before the last of them may be out of date
         self._unread = True  # there may be wakes after the cursor
         self._committed = False  # this ledger has, so that what failed is tried again
+        self._woken = False  # it has, and owes new wakes
         self._failed_reads = 0
         self._read_at_ms: int | None = None
         self._polls = 0
@@ -73,7 +74,8 @@ class Delivery:
     def _hear(self, news: News) -> None:
         self._heard += 1
         self._unread = self._unread or news != "commit"
-        self._committed = self._committed or (news != "elsewhere" and self._plan.failing)
+        self._committed = self._committed or (news == "commit" and self._plan.failing)
+        self._woken = self._woken or news == "wake"
         if self._unread or self._committed:
             self._ring()
 
@@ -90,12 +92,15 @@ class Delivery:
             await self._rest()
 
     async def _turn(self) -> None:
+        before = self._cursor
         committed, self._committed = self._committed, False
-        wakes, turns = self._plan.to_do(self._clock.now_ms(), failing=committed)
+        woken, self._woken = self._woken, False
+        found = self._unread and await self._deliver_new()
+        # News of wakes that were found already, as through a watch of the file, is no later commit than theirs.
+        again = committed or (woken and found)
+        wakes, turns = self._plan.to_do(self._clock.now_ms(), failed_to=before if again else 0)
         for wake in turns:
             _ = self._start(self._pass_turn(wake))
-        if self._unread:
-            await self._deliver_new()
         if wakes:
             await self._deliver_again(wakes)
 
@@ -138,8 +143,8 @@ class Delivery:
 
     # --- what -----------------------------------------------------------------
 
-    async def _deliver_new(self) -> None:
-        """Hand over the wakes after the cursor, in their order."""
+    async def _deliver_new(self) -> bool:
+        """Hand over the wakes after the cursor, in their order; whether there were any."""
         self._unread = False
         heard = self._heard
         polled, self._polled = self._polled, False
@@ -150,7 +155,7 @@ class Delivery:
             self._poll_later()
         if isinstance(read, Failure):
             self._read_later()
-            return
+            return False
         self._failed_reads = 0
         self._read_at_ms = None
         for at, wake in enumerate(read.unwrap(), 1):
@@ -159,6 +164,7 @@ class Delivery:
             await self._deliver(wake, sure=self._heard == heard)
             if at % SLICE == 0:
                 await asyncio.sleep(0)
+        return bool(read.unwrap())
 
     async def _deliver_again(self, wakes: Sequence[Wake]) -> None:
         """Hand over those of the wakes that are still owed."""

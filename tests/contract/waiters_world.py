@@ -67,11 +67,15 @@ class Wakes:
         async with self._news:
             self._news.notify_all()
 
-    async def until(self, *, attempts: int = 0, delivered: int = 0) -> None:
-        """Wait until there were so many, and see that no more follow."""
+    async def until(self, *, attempts: int = 0, delivered: int = 0, of: str = "") -> None:
+        """Wait until there were so many, and `of` was woken, and then for what follows at once."""
         async with asyncio.timeout(PATIENCE_S), self._news:
             _ = await self._news.wait_for(
-                lambda: len(self.attempts) >= attempts and len(self.delivered) >= delivered,
+                lambda: (
+                    len(self.attempts) >= attempts
+                    and len(self.delivered) >= delivered
+                    and (not of or of in self.delivered)
+                )
             )
         await turns()
 

@@ -23,8 +23,8 @@ def signal(no: int) -> Wake:
     return Wake(no, f"run-{no}", None)
 
 
-def to_wake(plan: Deliveries, now_ms: int, *, failing: bool = False) -> list[int]:
-    return [each.no for each in plan.to_do(now_ms, failing=failing)[0]]
+def to_wake(plan: Deliveries, now_ms: int, *, failed_to: int = 0) -> list[int]:
+    return [each.no for each in plan.to_do(now_ms, failed_to=failed_to)[0]]
 
 
 def test_the_pauses() -> None:
@@ -67,13 +67,14 @@ def test_a_failure_is_tried_again_by_the_timer_and_at_a_commit() -> None:
     plan.found(wake(1), 0)
     plan.failed(1, 0)
     assert (plan.failing, plan.next_at_ms()) == (True, 100)
-    assert to_wake(plan, 50, failing=True) == [1]
+    assert to_wake(plan, 50, failed_to=0) == []
+    assert to_wake(plan, 50, failed_to=1) == [1]
     plan.failed(1, 50)
     assert plan.next_at_ms() == 100  # an attempt between changes nothing
     assert to_wake(plan, 100) == [1]
     plan.failed(1, 100)
     assert plan.next_at_ms() == 300
-    assert to_wake(plan, 150, failing=True) == [1]
+    assert to_wake(plan, 150, failed_to=1) == [1]
     plan.delivered(1, 150)
     assert (plan.failing, plan.next_at_ms()) == (False, 5_150)
     assert to_wake(plan, 5_149) == []
@@ -101,7 +102,7 @@ def test_the_turn_of_a_queue_is_asked_about_beside_the_wakes() -> None:
     plan.delivered(1, 100)
     asked: list[int] = []
     for now_ms in range(0, 100_000, 1_000):
-        wakes, turns = plan.to_do(now_ms, failing=False)
+        wakes, turns = plan.to_do(now_ms)
         for each in wakes:
             plan.delivered(each.no, now_ms)
         asked += [now_ms for each in turns if each.no == 1]
@@ -162,7 +163,7 @@ def test_every_wake_that_is_kept_has_its_instant_and_none_is_named_that_is_gone(
             works = event == "works"
         elif event in ("commit", "wait"):
             now_ms += 0 if event == "commit" else number * 700
-            wakes, turns = plan.to_do(now_ms, failing=event == "commit")
+            wakes, turns = plan.to_do(now_ms, failed_to=8 if event == "commit" else 0)
             assert {each.no for each in (*wakes, *turns)} <= kept
             for each in wakes:
                 plan.delivered(each.no, now_ms) if works else plan.failed(each.no, now_ms)
@@ -172,5 +173,5 @@ def test_every_wake_that_is_kept_has_its_instant_and_none_is_named_that_is_gone(
         at_ms = plan.next_at_ms()
         assert at_ms is not None, f"{kept - named} are never handed over again"
         assert at_ms <= now_ms + 300_000 + 30_000
-        named |= {each.no for each in plan.to_do(at_ms, failing=False)[0]}
+        named |= {each.no for each in plan.to_do(at_ms)[0]}
     assert named == kept
