@@ -70,9 +70,11 @@ class RecordType:
                 object.__setattr__(made, name, value)
             return made
         assert isinstance(like, BaseModel)
-        private = like.__pydantic_private__
         object.__setattr__(made, "__dict__", fields)
         object.__setattr__(made, "__pydantic_fields_set__", like.__pydantic_fields_set__.copy())
+        if self.transparent:  # its class holds the other two, for all of its models
+            return made
+        private = like.__pydantic_private__
         object.__setattr__(made, "__pydantic_extra__", extras)
         object.__setattr__(made, "__pydantic_private__", copy.deepcopy(private) if private else private)
         return made

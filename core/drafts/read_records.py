@@ -7,8 +7,8 @@ methods and properties of the class work, and none of them changes anything.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, MutableMapping
+from copy import deepcopy
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -137,7 +137,7 @@ def _beside(view: RecordView, name: str) -> object:
     if name not in held:
         raise AttributeError(f"{type(raw).__name__!r} object has no attribute {name!r}")
     reads.whole = True
-    return copy.deepcopy(held[name])
+    return deepcopy(held[name])
 
 
 def _on_copy(name: str) -> Callable[..., object]:
@@ -154,9 +154,14 @@ def _on_copy(name: str) -> Callable[..., object]:
 
 
 class FieldsRead(MutableMapping[str, object]):
-    """The `__dict__` of a view: its declared fields. It takes no change."""
+    """The `__dict__` of a view: its declared fields. It passes for a dict, and takes no change."""
 
     __slots__ = ("_place",)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[object]:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """What `isinstance` is told."""
+        return dict
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -185,7 +190,24 @@ class FieldsRead(MutableMapping[str, object]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    __setitem__ = __delitem__ = refuse_change
+    def __reversed__(self) -> Iterator[str]:
+        return reversed([*self])
+
+    def copy(self) -> dict[str, object]:
+        return dict(self)
+
+    def __or__(self, other: dict[str, object]) -> dict[str, object]:
+        return dict(self) | dict(other)
+
+    def __ror__(self, other: dict[str, object]) -> dict[str, object]:
+        return dict(other) | dict(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object) -> dict[str, object]:
+        return {name: deepcopy(value) for name, value in self.items()}
+
+    __setitem__ = __delitem__ = __ior__ = refuse_change
 
 
 class ExtrasRead(FieldsRead):
@@ -218,7 +240,7 @@ def _private(view: RecordView) -> object:
     if private is None:
         return None
     view.__stepwell_place__[1].whole = True
-    return MappingProxyType(copy.deepcopy(private))
+    return MappingProxyType(deepcopy(private))
 
 
 def _extras(view: RecordView) -> object:
