@@ -62,6 +62,7 @@ class _Wait:
     seen: Revision | None = None
     read_paths: Paths = ()
     here: bool = False
+    hint: asyncio.Task[None] | None = None
     timer: asyncio.Task[None] | None = None
 
 
@@ -163,6 +164,8 @@ class Watches:
             return Failure(Unavailable(CLOSED, "no"))
         finally:
             self._leave(key, wait)
+            if wait.hint is not None:
+                await _end(wait.hint)
 
     async def _current(self, key: StoreKey, wait: _Wait) -> Outcome[Held | None, Unavailable]:
         """A state that was in force since the last look."""
@@ -173,20 +176,20 @@ class Watches:
         return await self._tips.current(key)
 
     async def _sleep(self, wait: _Wait, token: WakeToken, until_ms: int) -> bool:
-        """Until the bus wakes, or until the instant; whether it was the instant."""
+        """Until the bus wakes, or until the instant; whether it was the instant. Then the bus is still listened to."""
         loop = asyncio.get_running_loop()
-        hint = loop.create_task(self._bus.await_wake(wait.id, token))
+        hint = wait.hint = wait.hint or loop.create_task(self._bus.await_wake(wait.id, token))
         timer = wait.timer = loop.create_task(self._clock.sleep_until_ms(until_ms))
         try:
             await asyncio.wait((hint, timer), return_when=asyncio.FIRST_COMPLETED)
-            if hint.done() and (hint.cancelled() or hint.exception() is not None):  # it fails: as if it never woke
-                await asyncio.wait((timer,))
+            if hint.done():
+                wait.hint = None
+                if hint.cancelled() or hint.exception() is not None:  # a bus that fails is one that never wakes
+                    await asyncio.wait((timer,))
             return timer.done()
         finally:
             wait.timer = None
-            hint.cancel()
-            timer.cancel()
-            await asyncio.gather(hint, timer, return_exceptions=True)
+            await _end(timer)
 
     # --- who waits ------------------------------------------------------------
 
@@ -341,6 +344,15 @@ class Watches:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Let a task end that nobody needs any more, however it ends."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+    if not task.cancelled():
+        _ = task.exception()  # which asyncio would report as one that nobody has seen
 
 
 def _by_id(wait: _Wait) -> str:
