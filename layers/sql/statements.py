@@ -188,8 +188,8 @@ def met_lines(ranges: int) -> str:
     return f"""
 with wanted (mask, lowest, highest) as (values {", ".join(["(?, ?, ?)"] * ranges)}),
 met (lno) as (
-    select distinct p.lno from wanted w cross join line_path p
-    where p.sid = ? and p.mask = w.mask and p.path between w.lowest and w.highest
+    select distinct p.lno from wanted r cross join line_path p
+    where p.sid = ? and p.mask = r.mask and p.path between r.lowest and r.highest
 )
 select (select w.place from waiter w where w.lno = met.lno and w.due_no is null order by w.place limit 1)
 from met where not exists (select 1 from waiter d where d.lno = met.lno and d.due_no is not null)"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell.core import model as core_model
 from stepwell.core.batch import (
     Batch,
     CreateStore,
@@ -32,6 +31,7 @@ from stepwell.core.batch import (
     WaiterAt,
     Write,
 )
+from stepwell.core.model import Path as StatePath
 from stepwell.core.model import Paths, Revision, StepId, StoreKey
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.patch import Operation, Patch, Put, Remove, Splice, encode
@@ -53,21 +53,24 @@ STEPS = tuple(StepId(run_id, key) for run_id in RUNS for key in ("s1", "s2"))
 
 keys = st.sampled_from((KEYS[0], KEYS[0], KEYS[0], KEYS[1]))
 steps = st.sampled_from(STEPS)
-read_paths = st.lists(
-    st.lists(st.sampled_from(["a", "b", 0, 1, EACH, SHAPE]), max_size=3).map(tuple), min_size=1, max_size=2
-).map(tuple)
 
 
-def _path(segments: list[str | int]) -> core_model.Path:
-    return tuple(segments)
+def state_paths(segments: Sequence[str | int], *, least: int = 0, most: int = 3) -> st.SearchStrategy[StatePath]:
+    segment: st.SearchStrategy[str | int] = st.sampled_from(segments)
+    return st.lists(segment, min_size=least, max_size=most).map(lambda path: (*path,))
 
+
+one_path = state_paths(["a", "b", 0, 1, EACH, SHAPE])
+read_paths: st.SearchStrategy[Paths] = st.sampled_from([(("a",),)]) | st.lists(one_path, min_size=1, max_size=2).map(
+    lambda paths: (*paths,)
+)
 
 operations: st.SearchStrategy[Operation] = st.one_of(
-    st.builds(Put, st.lists(st.sampled_from(["a", "b", 0, 1]), max_size=3).map(_path), st.just(0)),
-    st.builds(Remove, st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=2).map(_path)),
+    st.builds(Put, state_paths(["a", "b", 0, 1]), st.just(0)),
+    st.builds(Remove, state_paths(["a", "b"], least=1, most=2)),
     st.builds(
         Splice,
-        st.lists(st.sampled_from(["a", "b"]), max_size=2).map(_path),
+        state_paths(["a", "b"], most=2),
         st.integers(0, 2),
         st.integers(0, 1),
         st.sampled_from([(), (0,)]),
@@ -155,8 +158,39 @@ plans: st.SearchStrategy[Plan] = st.one_of(
     st.builds(End, keys),
 )
 
-programs = st.lists(st.lists(plans, min_size=1, max_size=4), min_size=1, max_size=12)
-"""Groups of plans, each plan a batch of its own; one group after another."""
+
+def groups(each: st.SearchStrategy[Plan], most: int) -> st.SearchStrategy[list[list[Plan]]]:
+    """Groups of plans, each plan a batch of its own; one group after another."""
+    return st.lists(st.lists(each, min_size=1, max_size=most), min_size=1, max_size=12)
+
+
+one_queue: st.SearchStrategy[Plan] = st.one_of(
+    st.builds(
+        Change,
+        st.just(KEYS[0]),
+        st.sampled_from([(Put(("a",), 0),), (Put(("a",), 0),), (Put(("b",), 0),)]),
+        st.just(True),
+    ),
+    st.builds(
+        Register,
+        st.just(KEYS[0]),
+        steps,
+        st.just("q"),
+        st.sampled_from([0, 0, 1, 2]),
+        st.just(False),
+        st.sampled_from([(("a",),), (("a",),), (("a",), ("b",))]),
+    ),
+    st.builds(Acknowledge, st.just(KEYS[0]), steps, st.just("now")),
+    st.builds(Pass, st.just(KEYS[0]), steps),
+)
+
+programs = groups(plans, 4) | groups(one_queue, 3).map(
+    lambda program: [[Change(KEYS[0], (), told=True)], [waiting(step) for step in STEPS], *program]
+)
+
+
+def waiting(step: StepId) -> Plan:
+    return Register(KEYS[0], step, "q", 0, gone=False, paths=(("a",),))
 
 
 class World:
@@ -214,8 +248,8 @@ class World:
                 if tip is not None and not plan.gone:
                     seen = Revision(tip.instance_id, max(0, tip.version - plan.behind))
                 due = model.register(plan.key, plan.step, plan.queue, seen, plan.paths)
-                waiter = Waiter(plan.key, plan.step, seen, plan.paths, queue=plan.queue)
-                return RegisterWaiter(waiter), (model.registrations, due)
+                registered = Waiter(plan.key, plan.step, seen, plan.paths, queue=plan.queue)
+                return RegisterWaiter(registered), (model.registrations, due)
             case Acknowledge(key, step, at):
                 generation = self._generation(model.waiter(key, step), at)
                 model.remove(key, step, None if generation is None else generation[0])
@@ -235,9 +269,9 @@ class World:
                 numbers = self._unread.get(run_id, [])
                 if len(numbers) <= back:
                     return None, None
-                at = len(numbers) - 1 - back
-                [signal for signal in model.signals if signal.run_id == run_id and not signal.read][at].read = True
-                return ReadSignal(run_id, numbers.pop(at), "key"), None
+                place = len(numbers) - 1 - back
+                [signal for signal in model.signals if signal.run_id == run_id and not signal.read][place].read = True
+                return ReadSignal(run_id, numbers.pop(place), "key"), None
 
     def _generation(self, waiter: ModelWaiter | None, at: str) -> tuple[int, int] | None:
         """In the model and in the ledgers; None for any. One that was registered in this group is not known yet."""
