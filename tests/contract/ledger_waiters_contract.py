@@ -456,6 +456,17 @@ class LedgerWaitersContract:
         (again,) = await registered(ledger, waiter("a", seen=3, queue="q"))
         assert not again.due
 
+    async def test_while_one_is_due_what_others_missed_makes_nobody_due(self, ledger: Ledger) -> None:
+        await ledger.commit(create())
+        await registered(ledger, *(waiter(name, queue="q") for name in "ab"))
+        for version in (1, 2, 3):
+            await ledger.commit(change(version, ("messages", version)))
+        (joined,) = await registered(ledger, waiter("c", seen=2, queue="q"))
+        (again,) = await registered(ledger, waiter("b", seen=2, queue="q"))
+        assert not joined.due
+        assert not again.due
+        assert await owed(ledger) == ["a"]
+
     async def test_a_turn_that_is_not_used_is_passed_on(self, ledger: Ledger) -> None:
         await ledger.commit(create())
         a, b, _ = await registered(ledger, *(waiter(name, queue="q") for name in "abc"))
