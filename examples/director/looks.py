@@ -8,7 +8,7 @@ the one that it found; they are counted for runs whose worker was there all that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, final
@@ -55,7 +55,7 @@ class Looks:
 
         What passed while a run was `interrupted` could wake nobody, and does not count.
         """
-        return judge(read_looks(self._path)[self._before :], passed, interrupted)
+        return judge(read_looks(self._path), self._before, passed, interrupted)
 
 
 def read_looks(path: Path) -> list[Look]:
@@ -66,11 +66,11 @@ def read_looks(path: Path) -> list[Look]:
     return [Look(run_id, int(pid), found == "1") for run_id, pid, found in fields]
 
 
-def judge(log: Collection[Look], passed: Mapping[str, int], interrupted: Collection[str]) -> Waited:
-    """As `Looks.judge` says, for a log that has been read."""
+def judge(log: Sequence[Look], before: int, passed: Mapping[str, int], interrupted: Collection[str]) -> Waited:
+    """As `Looks.judge` says. The first `before` looks are of earlier demos, and only show that a run has found it."""
     idle: list[str] = []
     missed = set[tuple[str, int]]()
-    for look in log:
+    for look in log[before:]:
         if not look.found:
             if (look.run_id, look.pid) in missed:
                 idle.append(look.run_id)
@@ -79,8 +79,8 @@ def judge(log: Collection[Look], passed: Mapping[str, int], interrupted: Collect
     return Waited(
         runs=len(passed),
         passed=sum(count for run_id, count in passed.items() if run_id not in interrupted),
-        looks=len(log),
-        found=sum(look.found for look in log),
+        looks=len(log) - before,
+        found=sum(look.found for look in log[before:]),
         idle=tuple(sorted(idle)),
         unseen=tuple(sorted(passed.keys() - seen)),
     )

@@ -121,6 +121,21 @@ def test_a_selector_that_reads_too_much_is_found(tmp_path: Path) -> None:
     assert "ran twice  0" in ended.text
 
 
+JUDGE = """
+from director.looks import Look, judge
+log = [Look("a", 1, False), Look("a", 1, True), Look("b", 2, False), Look("b", 2, False), Look("b", 2, True)]
+waited = judge(log, 2, {"a": 3, "b": 4, "c": 5}, {"a"})
+print(waited.runs, waited.passed, waited.looks, waited.found, waited.idle, waited.unseen)
+"""
+
+
+def test_looks_of_an_earlier_demo_show_what_was_found_and_nothing_else() -> None:
+    judged = subprocess.run(
+        [sys.executable, "-c", JUDGE], cwd=ROOT / "examples", capture_output=True, text=True, check=True
+    )
+    assert judged.stdout == "3 9 3 1 ('b',) ('c',)\n"
+
+
 def test_the_reports_tell_what_is_in_the_tree(played: Played) -> None:
     markdown = (played.out / "report.md").read_text()
     rows = {row.split("`")[1]: row.split(" | ")[1] for row in markdown.splitlines() if row.startswith("| `")}
