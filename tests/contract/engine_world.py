@@ -166,7 +166,7 @@ class EngineWorld:
                 ledger = around(ledger)
             bus = wake_buses.layer_noop() if silent else wake_buses.layer_test()
             base = given_ledger(ledger) | clocks | given_ids(self.ids) | bus
-            services = base | stores.layer_test() | waiters.layer_test()
+            services = base | stores.layer_test(poll=poll) | waiters.layer_test(poll=poll)
             whole = services | engines.layer_test(workflows, drive, poll=poll)
             async with build(whole if store is None else whole.override(store)) as engine_built:
                 env = success(engine_built)
