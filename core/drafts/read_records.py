@@ -24,6 +24,8 @@ from .results import present
 __all__: list[str] = []
 
 _PLACE: Final = "__stepwell_place__"
+_GETATTR: Final = "__getattr__"
+_get_other: Final[Callable[[object, str], object]] = getattr(BaseModel, _GETATTR)
 
 
 class RecordView:
@@ -70,8 +72,10 @@ def _make_view_type(known: RecordType) -> type[object]:
     if known.is_model:
         space.update(_MODEL_SLOTS)
         space.update({name: _on_copy(name) for name in MODEL_CALLS})
-    elif not hasattr(user_type, "__getattr__"):
-        space["__getattr__"] = _beside
+        if known.extras_allowed and getattr(user_type, _GETATTR) is _get_other:
+            space[_GETATTR] = _extra
+    elif not hasattr(user_type, _GETATTR):
+        space[_GETATTR] = _beside
     for name in known.names:
         get = _root_getter() if known.transparent else _getter(name) if known.is_model else _slot_getter(name)
         space[name] = property(get, refuse_change, refuse_change)
@@ -138,6 +142,17 @@ def _beside(view: RecordView, name: str) -> object:
         raise AttributeError(f"{type(raw).__name__!r} object has no attribute {name!r}")
     reads.whole = True
     return deepcopy(held[name])
+
+
+def _extra(view: RecordView, name: str) -> object:
+    """An undeclared field. Pydantic would ask first whether there is any, which is a read of its own."""
+    place = view.__stepwell_place__
+    if name in type(_model_at(view)).__private_attributes__:
+        return _get_other(view, name)
+    try:
+        return ExtrasRead(place)[name]
+    except KeyError:
+        raise AttributeError(f"{type(place[0]).__name__!r} object has no attribute {name!r}") from None
 
 
 def _on_copy(name: str) -> Callable[..., object]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
@@ -70,7 +69,7 @@ class Row(BaseModel):
     def busy(self) -> bool:
         return self.status == "busy" or bool(self.tags)
 
-    @functools.cached_property
+    @property
     def load(self) -> int:
         return self.id + len(self.tags)
 
@@ -222,8 +221,8 @@ def list_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
         case 20:
             notes += note_all(sorted(at, key=note_text))
         case 21:
-            notes += note_all([*at, b] + at[:1])
-            return (at + [b])[b]
+            notes += note_all(at[:1] + at)
+            return (at * 2)[b]
         case 22:
             return [item for _, item in zip(range(b), at, strict=False)]
         case _:
