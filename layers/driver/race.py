@@ -143,9 +143,9 @@ class Races:
             self._late.discard(branch)
             raise asyncio.CancelledError("another branch of run.race came first")
 
-    def ended(self, group: Group, branch: Branch) -> None:
-        """A branch of the group has ended. The first one decides a race."""
-        if group.is_race and group.winner is None:
+    def ended(self, group: Group, branch: Branch, *, counts: bool) -> None:
+        """A branch of the group has ended. The first one decides a race, if that still counts."""
+        if counts and group.is_race and group.winner is None:
             group.winner = branch
             if not all(other.done() for other in group.branches):
                 self._decide(group)

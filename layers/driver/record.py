@@ -308,8 +308,7 @@ class RunRecord:
 
     def ended(self, group: Group, branch: asyncio.Task[Any], *, last: bool) -> None:
         """One of the branches of a group has ended, or the last of them."""
-        if not self.suspending:
-            self.races.ended(group, branch)
+        self.races.ended(group, branch, counts=not self.suspending)
         self.turn.ended(last=last)
 
     async def end_losers(self, group: Group) -> None:
