@@ -166,6 +166,7 @@ ENGINE_CALLS: Mapping[str, Callable[[Engine], Answer]] = {
     "result": lambda e: e.result("run"),
     "resume": lambda e: e.resume("run"),
     "runs": lambda e: e.runs(),
+    "signal": lambda e: e.signal("run", "name", 1),
     "start": lambda e: e.start(nothing),
     "status": lambda e: e.status("run"),
 }

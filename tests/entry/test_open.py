@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import chdir
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -27,6 +28,8 @@ from stepwell import (
     Store,
     Success,
     Unavailable,
+    Waiters,
+    WakeBus,
     define_store,
     get,
     provides,
@@ -57,6 +60,16 @@ async def double(run: Run, number: int) -> int:
 @workflow(name="test_open.fails")
 async def fails(run: Run) -> None:
     raise RuntimeError("no")
+
+
+@workflow(name="test_open.listens")
+async def listens(run: Run) -> int:
+    return (await run.signal("number", int)).unwrap()
+
+
+@workflow(name="test_open.waits")
+async def waits(run: Run) -> int:
+    return (await run.store(numbers, "n-1").when("two", lambda state: state["a"] >= 2 and state["a"])).unwrap()
 
 
 @workflow(name="test_open.naps")
@@ -104,6 +117,30 @@ async def test_an_application_starts_runs_keeps_stores_and_gives_its_services(pa
         assert [tip.key.id for tip in (await get(app.env, Ledger).stores()).unwrap()] == ["n-1"]
         assert get(app.env, Clock).now_ms() > 0
         assert get(app.env, Ids).new() < get(app.env, Ids).new()
+        assert await get(app.env, Waiters).due("d-1") == Success(())
+        assert await get(app.env, WakeBus).waiters("d-1") == 0
+
+
+def test_an_application_answers_each_call_of_an_engine_itself() -> None:
+    """One that it left to the Protocol would answer None."""
+    calls = {name for name, value in vars(Engine).items() if isinstance(value, FunctionType) and name[0] != "_"}
+    assert calls <= vars(App).keys()
+
+
+async def test_an_application_sends_signals_and_wakes_who_waits_for_a_state(path: str) -> None:
+    async with stepwell.open(path, workflows=[listens, waits]) as app:
+        counter = app.store(numbers, "n-1")
+        _ = (await counter.get_or_create({"a": 1})).unwrap()
+        listening = (await app.start(listens, id="l-1")).unwrap()
+        waiting = (await app.start(waits, id="w-1")).unwrap()
+        outside = asyncio.create_task(counter.when(lambda state: state["a"] >= 2, timeout=30))
+        assert await app.signal("l-1", "number", 7) == Success(None)
+        assert await listening.result(timeout=30) == Success(7)
+        _ = (await counter.update(add_one)).unwrap()
+        assert await waiting.result(timeout=30) == Success(2)
+        assert await outside == Success(True)
+        assert await get(app.env, WakeBus).waiters("w-1") == 0
+        assert await get(app.env, Ledger).waiters() == Success(())
 
 
 async def test_what_was_committed_is_there_when_it_is_opened_again(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from stepwell import Clock, Layer, ManualClock, Services, Store, StoreNotFound, build, define_store, get
-from stepwell.layers import store
+from stepwell import Clock, Layer, ManualClock, Services, Store, StoreNotFound, WakeBus, build, define_store, get
+from stepwell.layers import store, wake_bus
 
 counts = define_store("plugin.counts", dict[str, int])
 
@@ -24,6 +24,17 @@ async def test_a_test_overrides_what_it_swaps(stepwell_layer: Layer[Services, Se
     async with build(stepwell_layer.override(store.layer_noop())) as built:
         absent = await get(built.unwrap(), Store).get(counts, "c")
         assert not isinstance(absent.failure(), StoreNotFound)
+
+
+async def test_a_test_hears_every_wake(stepwell_layer: Layer[Services, Services]) -> None:
+    heard: list[str] = []
+
+    async def wake(run_id: str) -> None:
+        heard.append(run_id)
+
+    async with build(stepwell_layer.override(wake_bus.layer_noop(wake=wake))) as built:
+        await get(built.unwrap(), WakeBus).wake("run")
+    assert heard == ["run"]
 
 
 def test_loading_the_plugin_imports_nothing_of_stepwell() -> None:

@@ -45,6 +45,7 @@ from stepwell import (
     Revision,
     Run,
     RunCancelled,
+    RunEnded,
     RunFailed,
     RunHandle,
     RunMismatch,
@@ -409,10 +410,20 @@ async def starting(e: Engine) -> str:
     assert_type(await flat.result(), Outcome[Order, Declined | ResultFailure])
     assert_type(await e.result("fulfil-o-1", timeout=5), Outcome[object, ResultFailure])
     assert_type(await e.status("x"), Outcome[RunStatus, RunNotFound | Unavailable])
+    await e.signal("x", "decision", Decision(approved=True), dedupe="d-1")
     await e.cancel("x")
     await e.resume("x")
     assert_type(await e.resume("x", drop=["charge"], reopen=True), Outcome[None, RunNotFound | Unavailable])
     assert_type(await e.runs(state="waiting", limit=10), Outcome[tuple[RunStatus, ...], Unavailable])
+    match await handle.signal("decision", {"approved": True}):
+        case Success():
+            pass
+        case Failure(failure):
+            match failure:
+                case RunNotFound(id) | RunEnded(id):
+                    return id
+                case InvalidSignal() | TooLarge() | Unavailable():
+                    return "not sent"
     match await handle.result():
         case Success(text):
             return text
