@@ -206,7 +206,7 @@ class FieldsRead(MutableMapping[str, object]):
         return repr(dict(self))
 
     def __reversed__(self) -> Iterator[str]:
-        return reversed([*self])
+        return iter([*self][::-1])
 
     def copy(self) -> dict[str, object]:
         return dict(self)

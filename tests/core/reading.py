@@ -87,13 +87,13 @@ def wide() -> object:
         Item(id=at)
         if at % 13 == 5
         else Row(id=at, sub=Sub(x=at) if at % 3 else None, tags=["t"] if at % 5 == 0 else [])
-        for at in range(75)
+        for at in range(67)
     ]
     return Wide(
         rows=rows,
-        by={f"k{at}": {"n": at} for at in range(72)},
-        numbers=list(range(80)),
-        grid=[[at, at + 1] for at in range(70)],
+        by={f"k{at}": {"n": at} for at in range(66)},
+        numbers=list(range(70)),
+        grid=[[at, at + 1] for at in range(66)],
         by_number={at: Point(at) for at in range(66)},
     )
 
@@ -216,6 +216,8 @@ def list_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
                     return one
                 case [_, *_, last]:
                     return last
+                case _:
+                    return None
         case 19:
             return [item for item in at if isinstance(item, Row | dict)] or None
         case 20:
@@ -278,6 +280,8 @@ def dict_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
                 case {"id": inner, **rest}:
                     notes.append(len(rest))
                     return inner
+                case _:
+                    return None
         case 20:
             notes += note_all(value for _, value in reversed(at.items()))
             notes += note_all(reversed(at.values()))
@@ -356,6 +360,8 @@ def record_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
                     notes.append(x)
                 case Item(id=0, tags=[first]) | Point(first):
                     return first
+                case _:
+                    return None
         case 20 if isinstance(at, BaseModel):
             return at.model_extra
         case 21 if isinstance(at, BaseModel):

@@ -15,8 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, RootModel
 
-from stepwell.core.patch import Patch, Put, Remove, Splice, between, decode, encode, replay, replay_document
-from stepwell.core.paths import SHAPE, Path, diff
+from stepwell.core.patch import (
+    Order,
+    Patch,
+    Put,
+    Remove,
+    Splice,
+    between,
+    decode,
+    encode,
+    replay,
+    replay_document,
+    touched,
+)
+from stepwell.core.paths import SHAPE, Path, diff, intersect
 from stepwell.core.value import same
 
 documents = st.recursive(
@@ -41,6 +53,24 @@ def test_a_patch_leads_from_one_document_to_the_other(before: object, after: obj
     assert json.dumps(replay(before, patch)) == json.dumps(after), "the keys are in another order"
     again = decode(encode(patch))
     assert json.dumps(replay(before, again)) == json.dumps(after)
+    met = touched(again)
+    assert all(intersect([path], met) for path in diff(before, after)), "a part changed that the patch does not touch"
+
+
+@pytest.mark.parametrize(
+    ("operation", "paths"),
+    [
+        (Put((), 1), ((),)),
+        (Put(("a", "b"), 1), (("a", "b"), ("a", SHAPE))),
+        (Put(("a", 0), 1), (("a", 0),)),
+        (Remove(("a",)), (("a",), (SHAPE,))),
+        (Splice(("a",), 2, 2, (1, 2)), (("a", 2), ("a", 3))),
+        (Splice(("a",), 2, 0, (1,)), (("a",),)),
+        (Order(("a",), ("y", "x")), (("a", SHAPE),)),
+    ],
+)
+def test_a_patch_touches_what_it_may_change(operation: Put | Remove | Splice | Order, paths: tuple[Path, ...]) -> None:
+    assert touched(Patch((operation,))) == paths
 
 
 @settings(deadline=None)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, RootModel
 
-from stepwell.core.paths import SHAPE, Path, decode, diff, encode, intersect, minimal
+from stepwell.core.paths import EACH, SHAPE, Path, decode, diff, encode, intersect, minimal
 
 # --- the segment SHAPE ---------------------------------------------------------
 
@@ -30,10 +30,20 @@ def test_shape_is_text_that_equals_no_key() -> None:
     assert repr(("a", SHAPE)) == "('a', SHAPE)"
 
 
-def test_shape_stays_itself_when_copied() -> None:
-    assert copy.copy(SHAPE) is SHAPE
-    assert copy.deepcopy([SHAPE])[0] is SHAPE
-    assert pickle.loads(pickle.dumps((SHAPE,)))[0] is SHAPE
+def test_each_is_text_that_equals_no_key() -> None:
+    assert isinstance(EACH, str)
+    for key in ("EACH", str.__str__(EACH), "*", SHAPE):
+        assert key != EACH
+        assert {key: 1}.get(EACH) is None
+    assert ("a", EACH) == ("a", EACH)
+    assert repr(("a", EACH)) == "('a', EACH)"
+
+
+@pytest.mark.parametrize("mark", [SHAPE, EACH])
+def test_shape_and_each_stay_themselves_when_copied(mark: str) -> None:
+    assert copy.copy(mark) is mark
+    assert copy.deepcopy([mark])[0] is mark
+    assert pickle.loads(pickle.dumps((mark,)))[0] is mark
 
 
 # --- meeting -------------------------------------------------------------------
@@ -56,7 +66,20 @@ def test_shape_stays_itself_when_copied() -> None:
         (("a", 0), ("a", SHAPE), False),
         ((), ("a", SHAPE), True),
         ((), (), True),
-        (("a", SHAPE), ("a", "<shape>"), False),
+        (("a", SHAPE), ("a", "SHAPE"), False),
+        (("a", EACH), ("a", 0), True),
+        (("a", EACH), ("a", "k", "x"), True),
+        (("a", EACH), ("a", SHAPE), False),
+        (("a", EACH), ("a",), True),
+        (("a", EACH), (), True),
+        (("a", EACH), ("b", 0), False),
+        (("a", EACH, "x"), ("a", 0, "x"), True),
+        (("a", EACH, "x"), ("a", 0, "x", "y"), True),
+        (("a", EACH, "x"), ("a", 0, "y"), False),
+        (("a", EACH, "x"), ("a", 0), True),
+        (("a", EACH, SHAPE), ("a", 0, SHAPE), True),
+        (("a", EACH, SHAPE), ("a", 0, "x"), False),
+        (("a", EACH, EACH), ("a", 0, SHAPE), False),
     ],
 )
 def test_a_read_meets_a_write_above_or_beneath_it(read: Path, write: Path, meet: bool) -> None:
@@ -71,33 +94,46 @@ def test_nothing_meets_nothing() -> None:
 
 segments = st.one_of(st.sampled_from(["a", "b", "0", SHAPE]), st.integers(0, 2))
 paths = st.lists(st.lists(segments, max_size=3).map(tuple), max_size=5)
+read_paths = st.lists(st.lists(segments | st.just(EACH), max_size=4).map(tuple), max_size=6)
+
+
+def leads_to(read: Path, path: Path) -> bool:
+    """Whether a path that was read leads to the part at `path`, or above it."""
+    return len(read) <= len(path) and all(
+        one == other or (one is EACH and other is not SHAPE) for one, other in zip(read, path, strict=False)
+    )
 
 
 @settings(deadline=None)
-@given(reads=paths, writes=paths)
+@given(reads=read_paths, writes=paths)
 def test_meeting_is_one_path_leading_to_the_other(reads: list[Path], writes: list[Path]) -> None:
-    naive = any(read[: len(write)] == write or write[: len(read)] == read for read in reads for write in writes)
+    naive = any(leads_to(read[: len(write)], write[: len(read)]) for read in reads for write in writes)
     assert intersect(reads, writes) is naive
 
 
 @settings(deadline=None)
-@given(given_paths=paths)
-def test_minimal_paths_cover_the_same_and_none_is_beneath_another(given_paths: list[Path]) -> None:
+@given(given_paths=read_paths, writes=paths)
+def test_minimal_paths_cover_the_same_and_none_is_beneath_another(given_paths: list[Path], writes: list[Path]) -> None:
     kept = minimal(given_paths)
     assert len(set(kept)) == len(kept)
-    assert not any(one != other and one[: len(other)] == other for one in kept for other in kept)
-    assert all(any(path[: len(top)] == top for top in kept) for path in given_paths)
+    assert not any(one != other and leads_to(other, one) for one in kept for other in kept)
+    assert all(any(leads_to(top, path) for top in kept) for path in given_paths)
     assert set(kept) <= set(given_paths)
+    assert intersect(kept, writes) is intersect(given_paths, writes)
 
 
 @settings(deadline=None)
-@given(given_paths=paths)
+@given(given_paths=read_paths)
 def test_paths_are_read_back_as_they_were_written(given_paths: list[Path]) -> None:
     back = decode(encode(given_paths))
     assert back == tuple(given_paths)
     assert [[type(segment) for segment in path] for path in back] == [
         [type(segment) for segment in path] for path in given_paths
     ]
+
+
+def test_paths_are_written_as_json() -> None:
+    assert encode([("a", 1, SHAPE), ("a", EACH, "1"), ()]) == b'[["a",1,null],["a",true,"1"],[]]'
 
 
 # --- differences ---------------------------------------------------------------

@@ -6,18 +6,22 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from stepwell.core.draft import apply, track_reads
 from stepwell.core.patch import touched
 from stepwell.core.paths import EACH, diff, intersect, minimal
 from stepwell.core.value import clone, same
 
-from .programs import Step, containers, take_step
+from .programs import Step, containers, go, take_step
 from .reading import FAMILIES, Read, reads, run_reads, writes
 
 STATES = {family: make() for family, make in FAMILIES.items()}
@@ -69,3 +73,48 @@ def test_a_selector_sees_what_it_would_see_of_a_plain_state(family: str, selecto
 
 def test_the_states_that_all_these_selectors_saw_are_as_they_were() -> None:
     assert all(same(state, KEPT[family]) for family, state in STATES.items())
+
+
+# --- precision --------------------------------------------------------------------
+
+
+def leaves(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each atom in a state that can be written there: names as text, keys and indices in tuples of one."""
+    parts: list[tuple[Any, Any]] = []
+    if isinstance(value, BaseModel):
+        parts = [(name, getattr(value, name)) for name in type(value).model_fields]
+    elif dataclasses.is_dataclass(value):
+        parts = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    elif isinstance(value, dict):
+        parts = [((key,), item) for key, item in value.items()]
+    elif isinstance(value, list):
+        parts = [((at,), item) for at, item in enumerate(value)]
+    for step, part in parts:
+        if isinstance(part, BaseModel | dict | list) or dataclasses.is_dataclass(part):
+            yield from leaves(part, (*way, step))
+        elif not isinstance(part, set | frozenset | tuple):
+            yield (*way, step)
+
+
+LEAVES = {family: list(leaves(state)) for family, state in STATES.items()}
+
+
+def write(draft: Any, way: tuple[Any, ...]) -> None:
+    holder, last = go(draft, way[:-1]), way[-1]
+    if isinstance(last, tuple):
+        holder[last[0]] = ["other"]
+    else:
+        object.__setattr__(holder, last, ["other"])  # also where the class is frozen
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_write_to_another_leaf_meets_nothing(family: str, data: st.DataObject) -> None:
+    state = STATES[family]
+    read = data.draw(st.lists(st.sampled_from(LEAVES[family]), min_size=1, max_size=5))
+    written = data.draw(st.sampled_from(LEAVES[family]))
+    paths = track_reads(state, lambda view: [go(view, way) for way in read])[1]
+    changed = apply(state, lambda draft: write(draft, written)).changed_paths
+    assert intersect(paths, changed) is (written in read)
+    assert len(paths) == len(set(read))

@@ -83,13 +83,13 @@ def test_s64_what_was_taken_is_apart_from_the_state() -> None:
 
 
 def test_s41_nothing_was_found_and_what_was_read_says_where_it_may_come() -> None:
-    took = take({"messages": []}, first_free, claim)
+    took: Any = take({"messages": []}, first_free, claim)
     assert (took.selected, took.read_paths, took.drafted) == (None, (("messages", SHAPE),), None)
 
 
 @pytest.mark.parametrize("found", [0, "", [], {}, True, 0.0, ()])
 def test_s43_all_but_none_and_false_match(found: object) -> None:
-    took = take(T, lambda _: found, lambda d, s: d.update(n=2))
+    took: Any = take(T, lambda _: found, lambda d, _: d.update(n=2))
     assert took.drafted is not None
     assert same(took.selected, found)
     assert took.drafted.state["n"] == 2
@@ -100,7 +100,7 @@ def test_s43_none_and_false_miss(found: Any) -> None:
     def never(draft: Any, selected: Any) -> None:
         raise AssertionError("a claim ran, although nothing was found")
 
-    took = take(T, lambda _: found, never)
+    took: Any = take(T, lambda _: found, never)
     assert (took.selected, took.read_paths, took.drafted) == (found, ((),), None)
 
 
@@ -185,12 +185,12 @@ def test_sets_and_whole_states_are_found_as_drafts() -> None:
     assert took.selected == {3}
     assert took.drafted is not None
     assert took.drafted.written == (("numbers",),)
-    whole = take(T, lambda s: s, lambda d, s: s.update(n=s["n"] + d["n"]))
+    whole: Any = take(T, lambda s: s, lambda d, s: s.update(n=s["n"] + d["n"]))
     assert whole.selected == {**T, "n": 2}
 
 
 def test_an_element_found_in_a_long_scan_is_found_as_its_own_draft() -> None:
-    state = {"messages": [{"id": str(at)} for at in range(500)], "n": 1}
+    state: Any = {"messages": [{"id": str(at)} for at in range(500)], "n": 1}
     took = take(state, lambda s: next(m for m in s["messages"] if m["id"] == "321"), claim)
     assert took.drafted is not None
     assert took.drafted.written == (("messages", 321, "claimed_by"), ("messages", 321, SHAPE))
@@ -198,10 +198,18 @@ def test_an_element_found_in_a_long_scan_is_found_as_its_own_draft() -> None:
 
 def test_the_selector_runs_once_and_may_not_change_the_state() -> None:
     calls: list[object] = []
-    take(T, lambda s: calls.append(1) or s["n"], lambda d, n: d.update(n=n + 1))
+
+    def counted(state: Any) -> Any:
+        calls.append(state["n"])
+        return state["n"]
+
+    def changing(state: Any) -> Any:
+        state["n"] = 2
+
+    take(T, counted, lambda d, n: d.update(n=n + 1))
     assert calls == [1]
     with pytest.raises(TypeError, match="selectors must not change state"):
-        take(T, lambda s: s.update(n=2) or True, claim)
+        take(T, changing, claim)
 
 
 async def _async(draft: Any, message: Any) -> None:
