@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from stepwell import Outcome, Registered, Revision, StepId, StoreKey, Success, Unavailable, Waiter
+from stepwell import Failure, Ledger, Outcome, Registered, Revision, StepId, StoreKey, Success, Unavailable, Waiter
 from stepwell.core.batch import Batch, InsertRun, NoRun, ReadSignal, RegisterWaiter, RemoveWaiter, SendSignal
 from stepwell.core.poll import PollPolicy
 from stepwell.core.run import RunRow
@@ -27,6 +28,22 @@ class Deaf(LedgerDouble):
 
     def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
         return lambda: None
+
+
+class Faulty(LedgerDouble):
+    """A ledger whose reads of what is owed fail in turn, each in its way; then they work."""
+
+    def __init__(self, real: Ledger, *faults: Exception | Unavailable) -> None:
+        super().__init__(real)
+        self.faults = list(faults)
+        self.reads = 0
+
+    async def wakes(self, after: int = 0) -> Outcome[tuple[Wake, ...], Unavailable]:
+        self.reads += 1
+        fault = self.faults.pop(0) if self.faults else None
+        if isinstance(fault, Exception):
+            raise fault
+        return await super().wakes(after) if fault is None else Failure(fault)
 
 
 def first_fails(*run_ids: str) -> Wakes:
@@ -450,6 +467,47 @@ class DeliveryContract:
         await other.wakes.until(delivered=1)
         await world.clock.advance(DAY_MS // 24)
         assert wakes.attempts == []
+
+    async def test_a_ledger_that_cannot_be_read_is_asked_again_ever_less_often(self, world: World) -> None:
+        faulty = Faulty(await world.ledger(), *[Unavailable("the disk is busy", "no")] * 3)
+        client = await world.client(ledger=faulty)
+        await turns()
+        for reads, pause_ms in enumerate([100, 200, 400], 1):
+            await world.clock.advance(pause_ms - 1)
+            assert faulty.reads == reads
+            await world.clock.advance(1)
+            assert faulty.reads == reads + 1
+        _ = await client.register("execution", await begin(client))
+        _ = await change(client, append("x"))
+        await client.wakes.until(delivered=1)
+        assert client.wakes.attempts == ["execution"]
+
+    async def test_a_fault_of_the_host_is_reported_and_all_begins_anew(self, world: World) -> None:
+        reported: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context["exception"]))
+        fault = ZeroDivisionError("a bug")
+        client = await world.client(ledger=Faulty(await world.ledger(), fault))
+        _ = await client.register("execution", await begin(client))
+        _ = await change(client, append("x"))
+        await world.clock.advance(100)
+        await client.wakes.until(delivered=1)
+        assert (reported, set(client.wakes.attempts)) == ([fault], {"execution"})
+
+    async def test_a_bus_that_gives_up_fails_like_any_other(self, world: World) -> None:
+        """Only the end of the delivery itself is a cancellation."""
+        client = await world.client()
+
+        async def give_up(_run_id: str) -> None:
+            client.wakes.inside = None
+            raise asyncio.CancelledError
+
+        client.wakes.inside = give_up
+        _ = await client.register("execution", await begin(client))
+        _ = await change(client, append("x"))
+        await client.wakes.until(attempts=1)
+        await world.clock.advance(100)
+        await client.wakes.until(delivered=1)
+        assert client.wakes.attempts == ["execution", "execution"]
 
     async def test_nothing_is_lost_where_there_is_no_news(self, world: World) -> None:
         client = await world.client(around=Deaf, poll=PollPolicy(5_000, 1.0, 5_000))
