@@ -7,7 +7,7 @@ called decides how long to try again.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import final
 
@@ -86,6 +86,10 @@ class Connection:
         """The statement once for each row of values."""
         if rows:
             self._cursor.executemany(sql, rows)
+
+    def rows_of_many(self, sql: str, rows: Iterable[Row]) -> list[Row]:
+        """What the statement gives for each row of values, one after another."""
+        return self._cursor.executemany(sql, rows).fetchall()
 
     @property
     def data_version(self) -> int:

@@ -165,6 +165,13 @@ with recursive masks (mask) as (
 )
 select mask from masks where mask is not null"""
 
+# Of each line with a path in a range of a mask the first who is not due, unless one is due already.
+MET: Final = """
+select (select w.place from waiter w where w.lno = p.lno and w.due_no is null order by w.place limit 1)
+from line_path p
+where p.sid = ? and p.mask = ? and p.path between ? and ?
+      and not exists (select 1 from waiter d where d.lno = p.lno and d.due_no is not null)"""
+
 LINES_WITH_PATHS: Final = """
 select l.lno, l.paths from line l
 where l.sid = ? and exists (select 1 from waiter w where w.lno = l.lno and w.due_no is null) limit ?"""
@@ -176,23 +183,6 @@ SIGNAL_USED: Final = "select 1 from signal where run_no = ? and name = ? and ded
 INSERT_SIGNAL: Final = "insert into signal (no, run_no, name, value, dedupe) values (?, ?, ?, ?, ?)"
 
 READ_SIGNAL: Final = "update signal set read_by = ? where no = ? and run_no = ? and read_by is null"
-
-
-@lru_cache(maxsize=16)
-def met_lines(ranges: int) -> str:
-    """The lines of a store, given first, with a path in one of so many ranges of a mask, a lower and an upper bound.
-
-    Each with the place of its first member, unless one is due already, or all are.
-    """
-    # The cross join keeps SQLite from going through all paths in search of a range.
-    return f"""
-with wanted (mask, lowest, highest) as (values {", ".join(["(?, ?, ?)"] * ranges)}),
-met (lno) as (
-    select distinct p.lno from wanted r cross join line_path p
-    where p.sid = ? and p.mask = r.mask and p.path between r.lowest and r.highest
-)
-select (select w.place from waiter w where w.lno = met.lno and w.due_no is null order by w.place limit 1)
-from met where not exists (select 1 from waiter d where d.lno = met.lno and d.due_no is not null)"""
 
 
 # --- reading stores ---------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final, assert_never, final
 
 from ...core import paths as core_paths
@@ -26,11 +25,8 @@ from .schema import PATCHED
 
 __all__ = ["WaitingRows"]
 
-RANGES: Final = 1024
-"""How many ranges are searched by one statement, at most."""
-
-MANY_RANGES: Final = 4 * RANGES
-"""From how many ranges on it may be cheaper to read what all wait for than to search for each."""
+MANY_RANGES: Final = 4096
+"""From how many ranges on it may be cheaper to read what all wait for than to search each."""
 
 
 @final
@@ -83,15 +79,8 @@ class WaitingRows:
 
     def _met(self, store: HeldStore, ranges: Iterable[Range]) -> set[int]:
         """The places of those who are due because a path of theirs is in one of these ranges."""
-        places: set[int] = set()
-        rest = iter(ranges)
-        while some := list(islice(rest, RANGES)):
-            size = 1 << (len(some) - 1).bit_length()  # few sizes, so that few texts of SQL
-            some += some[:1] * (size - len(some))
-            values = [value for found in some for value in found]
-            rows = self._connection.rows(sql.met_lines(size), *values, store.sid)
-            places.update(to_integer(place) for (place,) in rows if place is not None)
-        return places
+        rows = self._connection.rows_of_many(sql.MET, [(store.sid, *found) for found in ranges])
+        return {to_integer(place) for (place,) in rows if place is not None}
 
     def _all_met(self, store: HeldStore, changed: Paths, most: int) -> set[int] | None:
         """The same by reading what everybody waits for; None if these are too many."""
