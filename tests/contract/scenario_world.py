@@ -56,6 +56,7 @@ __all__ = [
     "HOUR_MS",
     "KNOWN",
     "SELDOM",
+    "SHORT_MS",
     "Deaf",
     "Interposed",
     "LocalRival",
@@ -68,6 +69,7 @@ __all__ = [
     "hears_after",
     "hears_twice",
     "local_rival",
+    "loses",
     "make",
     "marks",
     "outcome_of",
@@ -89,6 +91,9 @@ Side: TypeAlias = Literal["memory", "sqlite", "processes"]
 
 HOUR_MS = 3_600_000
 SELDOM = PollPolicy(initial_ms=HOUR_MS, factor=1, cap_ms=HOUR_MS)
+
+SHORT_MS = 10
+"""So short that the engine's own loops are seldom due meanwhile."""
 
 Act: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -129,8 +134,8 @@ async def hears_after(run: Run, store_id: str) -> str:
 
 @workflow
 async def hears_twice(run: Run, _: str) -> list[str]:
-    """The first time for a minute, then for as long as it takes."""
-    return [_text(await run.signal("news", str, timeout=60)), _text(await run.signal("news", str))]
+    """The first time for a moment, then for as long as it takes."""
+    return [_text(await run.signal("news", str, timeout=SHORT_MS / 1000)), _text(await run.signal("news", str))]
 
 
 @workflow
@@ -148,6 +153,31 @@ def mark(path: str, run_id: str) -> str:
     return run_id
 
 
+@workflow
+async def loses(run: Run, kind: str) -> list[str]:
+    """A wait that loses against a short sleep, and then the same wait for as long as it takes."""
+    store_id = f"c-{run.id.removeprefix('r-')}"
+
+    def claim(_: Chat, message: Message) -> None:
+        message["claimed_by"] = run.id
+
+    async def wait(key: str) -> str:
+        match kind:
+            case "sees":
+                return _id(await run.store(chats, store_id).when(key, unclaimed))
+            case "takes":
+                taken = success(await run.store(chats, store_id).take(key, unclaimed, claim))
+                return taken.selected["id"]
+            case _:
+                return success(await run.signal("news", str))
+
+    async def nap() -> str:
+        await run.sleep("nap", SHORT_MS / 1000)
+        return "late"
+
+    return [await run.race(nap(), wait("first")), await wait("second")]
+
+
 BRANCHES = ("sleep", "signal", "when", "take", "step")
 ready: set[str] = set()
 """The runs whose step may succeed, in this process."""
@@ -159,21 +189,23 @@ seen: dict[str, list[str]] = {}
 @workflow
 async def gathers(run: Run, order: str) -> list[str]:
     """Waits for all branches, given in this order, side by side."""
-    seen[run.id] = log = []
+    log: list[str] = []
+    seen[run.id] = log
 
     async def branch(name: str) -> None:
         await wait_for(run, name)
         log.append(name)
 
     await run.gather(*map(branch, order.split()))
-    await run.sleep("end", 3600)
+    await run.sleep("end", 1)
     return log
 
 
 @workflow
 async def races(run: Run, order: str) -> list[str]:
     """Waits for the first of the branches, and says how each ended."""
-    seen[run.id] = log = []
+    log: list[str] = []
+    seen[run.id] = log
 
     async def branch(name: str) -> str:
         try:
@@ -185,7 +217,7 @@ async def races(run: Run, order: str) -> list[str]:
         return name
 
     log.append(f"{await run.race(*map(branch, order.split()))} won")
-    await run.sleep("end", 3600)
+    await run.sleep("end", 1)
     return log
 
 
@@ -213,7 +245,7 @@ async def wait_for(run: Run, name: str) -> None:
             raise ValueError(name)
 
 
-KNOWN: tuple[AnyWorkflow, ...] = (sees, takes, hears, hears_after, hears_twice, marks, gathers, races)
+KNOWN: tuple[AnyWorkflow, ...] = (sees, takes, hears, hears_after, hears_twice, marks, gathers, races, loses)
 
 
 def _text(outcome: Outcome[str, object]) -> str:
