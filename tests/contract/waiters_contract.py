@@ -21,6 +21,7 @@ from .waiters_world import MESSAGES, NOW_MS, Client, Wakes, World, boxes, chat, 
 
 CHAT = StoreKey("chat", "c")
 DAY_MS = 24 * 3_600_000
+SELDOM = PollPolicy(DAY_MS, 1.0, DAY_MS)
 
 
 class Deaf(LedgerDouble):
@@ -470,7 +471,7 @@ class DeliveryContract:
 
     async def test_a_ledger_that_cannot_be_read_is_asked_again_ever_less_often(self, world: World) -> None:
         faulty = Faulty(await world.ledger(), *[Unavailable("the disk is busy", "no")] * 3)
-        client = await world.client(ledger=faulty)
+        client = await world.client(ledger=faulty, poll=SELDOM)
         await turns()
         for reads, pause_ms in enumerate([100, 200, 400], 1):
             await world.clock.advance(pause_ms - 1)
