@@ -70,9 +70,11 @@ class WaitingRows:
     # --- a store has changed ------------------------------------------------
 
     def _meet(self, store: HeldStore, write: PatchStore) -> None:
-        changed = touched_by(write.patch) if write.changed is None else write.changed
         if store.masks is None:
             store.masks = {to_integer(mask) for (mask,) in self._connection.rows(sql.MASKS, store.sid, store.sid)}
+        if not store.masks:
+            return
+        changed = touched_by(write.patch) if write.changed is None else write.changed
         ranges = ranges_met(changed, store.masks)
         places = self._all_met(store, changed, len(ranges)) if len(ranges) > MANY_RANGES else None
         self._make_due(self._met(store, ranges) if places is None else places)

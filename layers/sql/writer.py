@@ -263,6 +263,8 @@ def _write_rows(connection: Connection, rows: Rows, reached: OnPoint) -> None:
 
 def _write_waiting(connection: Connection, held: Held, rows: Rows, verdicts: list[Verdict], reached: OnPoint) -> bool:
     """Write waiters and signals, put what was registered into the verdicts, and say whether a wake came to be owed."""
+    if not rows.waits and not rows.signals:
+        return False
     waiting = WaitingRows(connection, held, rows)
     if rows.waits:
         waiting.write_waiters()
