@@ -11,11 +11,12 @@ edge-triggered: a wake that nobody waits for is dropped. What comes between the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, final
 
 __all__ = ["WakeBus", "WakeToken"]
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class WakeToken:
     """A moment in the life of a bus, opaque and for any number of uses; it holds no resources."""
