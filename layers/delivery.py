@@ -32,7 +32,10 @@ FEW: Final = 8
 
 @final
 class Delivery:
-    """Between `open` and `close` every wake that the ledger owes is handed over, one after the other."""
+    """Between `open` and `close` every wake that the ledger owes is handed over, one after the other.
+
+    A bus that raises holds nobody up; one whose `wake` does not return holds up all that come after.
+    """
 
     def __init__(self, ledger: Ledger, clock: Clock, bus: WakeBus, poll: PollPolicy) -> None:
         self._ledger = ledger
