@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
@@ -31,6 +31,7 @@ from ..services.clock import Clock
 from ..services.ledger import Ledger, Verdict
 from .ticket import Ticket
 from .tip_cache import TipCache
+from .watch import Watches
 
 __all__ = ["Lanes", "Limits"]
 
@@ -46,7 +47,6 @@ PAUSE_MS: Final = 32
 CLOSED: Final = "the store was closed while a call waited"
 
 AnyTicket: TypeAlias = Ticket[object, object]
-OnCommit: TypeAlias = Callable[[StoreKey, Iterable[Batch]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +84,11 @@ class _Lane:
 class Lanes:
     """The lanes of all stores, over one ledger."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, tips: TipCache, limits: Limits, on_commit: OnCommit) -> None:
-        """`on_commit` hears of what was committed on a store, in the turn in which their callers are answered."""
+    def __init__(self, ledger: Ledger, clock: Clock, tips: TipCache, limits: Limits, watches: Watches) -> None:
         self._ledger = ledger
         self._clock = clock
         self._tips = tips
-        self._on_commit = on_commit
+        self._watches = watches
         self._attempts = limits.attempts
         self._round_size = limits.round_size
         self._lanes: dict[StoreKey, _Lane] = {}
@@ -181,9 +180,13 @@ class Lanes:
         if not batches:
             lane.losses = 0
             return []
-        if len(batches) == 1:
-            return self._judge(lane, chain, (await self._ledger.commit(batches[0]),))
-        return self._judge(lane, chain, await self._ledger.commit_all(batches))
+        self._watches.committing(lane.key)
+        try:
+            if len(batches) == 1:
+                return self._judge(lane, chain, (await self._ledger.commit(batches[0]),))
+            return self._judge(lane, chain, await self._ledger.commit_all(batches))
+        finally:
+            self._watches.landed(lane.key)
 
     async def _pause(self, losses: int) -> None:
         """Nothing for the first retries; then 1, 2, 4 … ms."""
@@ -249,7 +252,7 @@ class Lanes:
             broken = True
         if last is not None:
             self._advance(lane.key, *last)
-            self._on_commit(lane.key, written)
+            self._watches.committed(lane.key, written)
         lane.losses = lane.losses + 1 if passed else 0
         return again
 

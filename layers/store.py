@@ -78,7 +78,7 @@ class LedgerStore:
         self._limits = limits or Limits()
         self._tips = TipCache(ledger, max_tips=self._limits.tips, max_bytes=self._limits.tip_bytes)
         self._watches = Watches(ledger, clock, ids, bus, self._tips, poll)
-        self._lanes = Lanes(ledger, clock, self._tips, self._limits, self._watches.committed)
+        self._lanes = Lanes(ledger, clock, self._tips, self._limits, self._watches)
 
     async def close(self) -> None:
         """Stop what runs in the background; the ledger stays open."""

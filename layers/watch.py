@@ -104,6 +104,7 @@ class Watches:
         self._waits: dict[_Wait, None] = {}
         self._news = 0
         self._unsubscribe: Callable[[], None] | None = None
+        self._flights: dict[StoreKey, asyncio.Future[None] | None] = {}
         self._to_compare = False
         self._comparing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -234,6 +235,24 @@ class Watches:
 
     # --- what releases --------------------------------------------------------
 
+    def committing(self, key: StoreKey) -> None:
+        """The ledger gets batches on this store; `landed` follows in any case. One flight at a time for each store."""
+        self._flights[key] = None
+
+    def landed(self, key: StoreKey) -> None:
+        """The verdicts are there, or will not be heard of; what was committed has been told."""
+        waiting = self._flights.pop(key, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def _landing(self, key: StoreKey) -> None:
+        """Return when what is on its way has been told: its paths are known exactly, those of a patch only roughly."""
+        if key in self._flights:
+            waiting = self._flights[key]
+            if waiting is None or waiting.done():  # whoever waited before was ended
+                waiting = self._flights[key] = asyncio.get_running_loop().create_future()
+            await waiting
+
     def committed(self, key: StoreKey, batches: Iterable[Batch]) -> None:
         """Batches on this store were committed here, in this order, and its tip has been seen."""
         watch = self._watches.get(key)
@@ -243,7 +262,8 @@ class Watches:
             for write in batch.writes:
                 match write:
                     case PatchStore():
-                        self._changed(watch, write.revision, _changed_paths(write.changed, write.patch), here=True)
+                        changed = patch.touched(patch.decode(write.patch)) if write.changed is None else write.changed
+                        self._changed(watch, write.revision, changed, here=True)
                     case DeleteStore():
                         self._release(watch, list(watch.parked))
                         watch.told = None
@@ -315,30 +335,39 @@ class Watches:
 
     async def _compare_store(self, key: StoreKey) -> None:
         """Release those who may have been met by commits that nobody named; nobody, where the ledger cannot answer."""
-        watch = self._watches.get(key)
-        if watch is None or watch.told is None:
+        if not self._is_behind(key, None):
             return
         answer = await self._ledger.tip(key)
         if isinstance(answer, Failure):
             return
-        tip, watch = answer.unwrap(), self._watches.get(key)
-        if watch is None or watch.told is None:  # told of meanwhile
+        tip = answer.unwrap()
+        if self._is_behind(key, tip):
+            await self._landing(key)
+        watch = self._watches.get(key)
+        if watch is None or watch.told is None or not self._is_behind(key, tip):
             return
-        told = watch.told
-        if tip == told or (tip is not None and _is_after(told, tip)):
-            return
-        commits = None
+        told, commits = watch.told, None
         if tip is not None and tip.instance_id == told.instance_id:
             tail = await self._ledger.tail(key, told)
             if isinstance(tail, Failure):
                 return
             commits = tail.unwrap()
-        if commits is None:  # the instance is gone, or its log does not reach back so far
+            await self._landing(key)
+        if commits is not None:
+            for commit in commits:
+                if self._is_behind(key, commit.revision):
+                    self._changed(watch, commit.revision, patch.touched(patch.decode(commit.patch)), here=False)
+        elif watch.told == told:  # the instance is gone, or its log does not reach back so far
             self._release(watch, list(watch.parked))
             watch.told = tip
-            return
-        for commit in commits:
-            self._changed(watch, commit.revision, _changed_paths(None, commit.patch), here=False)
+        else:
+            self._to_compare = True
+
+    def _is_behind(self, key: StoreKey, tip: Revision | None) -> bool:
+        """Whether somebody waits for the store who has not been told of `tip`."""
+        watch = self._watches.get(key)
+        told = None if watch is None else watch.told
+        return told is not None and told != tip and (tip is None or not _is_after(told, tip))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -357,10 +386,6 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 def _by_id(wait: _Wait) -> str:
     return wait.id
-
-
-def _changed_paths(changed: Paths | None, encoded: bytes) -> Paths:
-    return patch.touched(patch.decode(encoded)) if changed is None else changed
 
 
 def _is_after(revision: Revision, other: Revision) -> bool:

@@ -138,6 +138,7 @@ class Meddled(LedgerDouble):
         self.tips += 1
         if self.tips == self._at + 1:
             await self._rival()
+            await turns()  # for as long as the news need to be heard and followed
         return answer
 
 
@@ -303,6 +304,81 @@ class StoreWhenContract:
         assert success(await asyncio.wait_for(store.handle(chats, "c").when(named("x")), LATE_S)) == {"id": "x"}
         assert meddled[0].tips > at  # and time stood still, so that no poll was needed
 
+    async def test_a_commit_that_others_were_told_of_meanwhile_is_not_missed(self, world: World) -> None:
+        """One is parked already, and is told of the commit while the other still has its answer from before."""
+        other = (await world.client()).store
+        await made(other)
+        meddled: list[Meddled] = []
+        started: list[asyncio.Task[Outcome[object, object]]] = []
+
+        async def rival() -> None:
+            success(await other.update(chats, "c", append("x")))
+
+        def around(ledger: Ledger) -> Ledger:
+            meddled.append(Meddled(ledger, 4, rival))
+            return meddled[0]
+
+        bus = Bus()
+        store = (await world.client(around=around, clock=ManualClock(), bus=bus.layer())).store
+        success(await store.get(chats, "c"))
+        never = asyncio.create_task(store.handle(chats, "c").when(named("y")))
+        await turns()
+        assert (meddled[0].tips, bus.waiting) == (2, 1)
+        for _ in range(2):  # it asks for the tip number 3 and 4 at its two looks, and for number 5 at those of the next
+            started.append(asyncio.create_task(store.handle(chats, "c").when(named("x"))))
+            await turns(200)
+        assert [success(await ended(task)) for task in started] == [{"id": "x"}] * 2
+        never.cancel()
+        await asyncio.wait({never})
+
+    async def test_whoever_commits_here_tells_of_what_others_committed_before(self, world: World) -> None:
+        """No news come; but the version of a commit of this client shows that there was another."""
+        place = await opened(world, is_deaf=True)
+        other = (await world.client()).store
+        await made(place.store)
+        task = asyncio.create_task(place.store.handle(chats, "c").when(named("x")))
+        await place.parked()
+        success(await other.update(chats, "c", append("x")))
+        await turns()
+        assert not task.done()
+        success(await place.store.update(chats, "c", unrelated))
+        assert success(await ended(task)) == {"id": "x"}
+
+    async def test_whoever_sees_more_than_the_others_tells_them(self, world: World) -> None:
+        """No news come; but a further wait looks at a revision that the one before has not been told of."""
+        place = await opened(world, is_deaf=True)
+        other = (await world.client()).store
+        await made(place.store)
+        task = asyncio.create_task(place.store.handle(chats, "c").when(named("x")))
+        await place.parked()
+        success(await other.update(chats, "c", append("x")))
+        further = asyncio.create_task(place.store.handle(chats, "c").when(named("y")))
+        assert success(await ended(task)) == {"id": "x"}
+        further.cancel()
+        await asyncio.wait({further})
+        place.assert_nothing_is_left()
+
+    async def test_what_an_earlier_look_read_wakes_nobody(self, world: World) -> None:
+        place = await opened(world, is_deaf=True)
+        other = (await world.client()).store
+        await made(place.store)
+
+        def select(chat: Chat) -> bool:
+            return len(chat["messages"]) > 1 if chat["messages"] else chat.get("unrelated", 0) > 5
+
+        looking = Looking(select)
+        task = asyncio.create_task(place.store.handle(chats, "c").when(looking))
+        await place.parked()
+        success(await other.update(chats, "c", append("x")))
+        await place.clock.advance(200)
+        await turns()
+        assert looking.runs == 2  # and now it has not read `unrelated`
+        success(await place.store.update(chats, "c", unrelated))
+        await turns()
+        assert (place.bus.woken, looking.runs) == ([], 2)
+        success(await place.store.update(chats, "c", append("y")))
+        assert success(await ended(task)) is True
+
     async def test_s54_a_replacement_wakes_who_read_what_differs(self, world: World) -> None:
         place = await opened(world)
         await made(place.store)
@@ -399,6 +475,25 @@ class StoreWhenContract:
         await place.parked()
         calls = (other.delete(chats, "c"), made(other), other.update(chats, "c", append("x")))
         await asyncio.gather(*calls)
+        assert failure(await ended(task)) == StoreNotFound(KEY)
+        assert looking.runs == 1
+        place.assert_nothing_is_left()
+
+    async def test_s72_a_store_that_was_made_again_unseen_is_not_the_one_that_was_waited_for(
+        self, world: World
+    ) -> None:
+        place = await opened(world, is_deaf=True)
+        other = (await world.client()).store
+        await made(place.store)
+        looking = Looking(named("x"))
+        task = asyncio.create_task(place.store.handle(chats, "c").when(looking))
+        await place.parked()
+        success(await other.delete(chats, "c"))
+        await made(other)
+        success(await other.update(chats, "c", append("x")))
+        await turns()
+        assert not task.done()
+        await place.clock.advance(200)
         assert failure(await ended(task)) == StoreNotFound(KEY)
         assert looking.runs == 1
         place.assert_nothing_is_left()
