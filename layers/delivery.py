@@ -92,6 +92,7 @@ class Delivery:
                 self._plan = Deliveries()
                 self._cursor = 0
                 self._read_later()
+                self._poll_later()
             await self._rest()
 
     async def _turn(self) -> None:

@@ -494,6 +494,14 @@ class DeliveryContract:
         await client.wakes.until(delivered=1)
         assert (reported, set(client.wakes.attempts)) == ([fault], {"execution"})
 
+    async def test_a_fault_that_stays_is_met_ever_less_often(self, world: World) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        faulty = Faulty(await world.ledger(), *[ZeroDivisionError("a bug")] * 1_000)
+        _ = await world.client(ledger=faulty)
+        for _ in range(60):
+            await world.clock.advance(1_000)
+        assert 5 < faulty.reads < 40
+
     async def test_a_bus_that_gives_up_fails_like_any_other(self, world: World) -> None:
         """Only the end of the delivery itself is a cancellation."""
         client = await world.client()
