@@ -29,7 +29,8 @@ KEYS = ["a", "b", "c", "id", "name", "messages", "k70"]
 
 
 def read_of(code: bytes) -> Read:
-    return code[0] % 60, code[1] % 75 - 4, code[2] % 9, KEYS[code[3] % len(KEYS)]
+    a = code[1] % 75 if code[1] > 240 else code[1] % 9 - 4
+    return code[0] % 60, a, code[2] % 9, KEYS[code[3] % len(KEYS)]
 
 
 def reads_of(code: bytes) -> list[Read]:
@@ -123,12 +124,14 @@ def note_all(values: Iterable[object]) -> list[object]:
     return [note(value) for value in values]
 
 
-def run_reads(state: Any, program: list[Read]) -> tuple[Notes, object]:
-    """What a program notes of a state, and the part that it came upon last."""
+def run_reads(state: Any, program: list[Read], visited: list[object] | None = None) -> tuple[Notes, object]:
+    """What a program notes of a state, and the part that it came upon last. `visited` gets all parts on the way."""
     notes: Notes = []
     at: Any = state
     for op, a, b, k in program:
         notes.append(note(at))
+        if visited is not None:
+            visited.append(at)
         try:
             at = step(at, op, a, b, k, notes)
         except (LookupError, AttributeError, ValueError, TypeError, StopIteration) as error:
@@ -293,7 +296,7 @@ def dict_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
             return at | {key: a}
         case _:
             notes.append(repr(at) if b % 2 else str(copy.copy(at)))
-    return at[next(iter(at))]
+    return at[next(iter(at))] if b % 4 == 0 else at.get(k)
 
 
 def set_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
