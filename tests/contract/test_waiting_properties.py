@@ -340,13 +340,14 @@ async def on_one_file(count: int) -> AsyncGenerator[tuple[Ledger, ...]]:
 
 
 @given(program=programs)
-@settings(max_examples=5 * settings().max_examples)
+@settings(max_examples=3 * settings().max_examples)
 def test_memory_owes_the_wakes_of_the_model(program: list[list[Plan]]) -> None:
     asyncio.run(World((MemoryLedger(ManualClock()),)).run(program))
 
 
 @pytest.mark.parametrize("ledgers", [1, 2])
 @given(program=programs)
+@settings(max_examples=max(100, settings().max_examples // 5))  # each makes a file
 def test_sqlite_owes_the_wakes_of_the_model(ledgers: int, program: list[list[Plan]]) -> None:
     async def main() -> None:
         async with on_one_file(ledgers) as opened:
