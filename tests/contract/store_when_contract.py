@@ -317,7 +317,7 @@ class StoreWhenContract:
         bus = Bus()
         store = (await world.client(around=around, clock=ManualClock(), bus=bus.layer())).store
         success(await store.get(chats, "c"))
-        before = asyncio.create_task(store.handle(chats, "c").when(named("y")))
+        before = asyncio.create_task(store.handle(chats, "c").when(lambda chat: "unrelated" in chat))  # it is not met
         await turns()
         assert (meddled[0].tips, bus.waiting) == (
             2,
