@@ -274,12 +274,14 @@ class DictView(_Container):
     def items(self) -> ItemsView[object, object]:
         return Items(self)
 
-    def _parts(self, *, backwards: bool = False) -> Iterator[tuple[Iterable[Hashable], Iterable[object]]]:
+    def _parts(
+        self, *, backwards: bool = False, named: bool = False
+    ) -> Iterator[tuple[Iterable[Hashable], Iterable[object]]]:
         raw = self._raw
         self._place[1].shape = True
         if backwards:
-            return elements(self._place, reversed(raw), reversed(raw.values()), segment_of)
-        return elements(self._place, raw, raw.values(), segment_of)
+            return elements(self._place, reversed(raw), reversed(raw.values()), segment_of, named=named)
+        return elements(self._place, raw, raw.values(), segment_of, named=named)
 
     def copy(self) -> dict[object, object]:
         self._place[1].whole = True
@@ -336,10 +338,10 @@ class Items(ItemsView[object, object]):
         self._view = view
 
     def __iter__(self) -> Iterator[tuple[object, object]]:
-        return chain.from_iterable(starmap(_pairs, self._view._parts()))
+        return chain.from_iterable(starmap(_pairs, self._view._parts(named=True)))
 
     def __reversed__(self) -> Iterator[tuple[object, object]]:
-        return chain.from_iterable(starmap(_pairs, self._view._parts(backwards=True)))
+        return chain.from_iterable(starmap(_pairs, self._view._parts(backwards=True, named=True)))
 
 
 def _pairs(keys: Iterable[object], values: Iterable[object]) -> Iterable[tuple[object, object]]:

@@ -298,11 +298,13 @@ def elements(
     keys: Iterable[Hashable],
     values: Iterable[object],
     segment: Callable[[Hashable], str | int] | None = None,
+    *,
+    named: bool = False,
 ) -> Iterator[tuple[Iterable[Hashable], Iterable[object]]]:
     """The elements of a container beside their keys: one by one at first, then many at a time, which share one record.
 
-    `segment` says what a path calls a key, if that is not the key itself. When all have been given, their number has
-    been seen.
+    `segment` says what a path calls a key, if that is not the key itself. The keys of those that come many at a time
+    are given if `named`. When all have been given, their number has been seen.
     """
     reads = place[1]
     keys, values = iter(keys), iter(values)
@@ -317,20 +319,23 @@ def elements(
             yield (key,), (view_of(value, reads.kid(at, inner), place, key),)
     pool: list[object] = []
     while chunk := list(islice(values, CHUNK)):
-        names = list(islice(keys, len(chunk)))
-        pool = _shared(place, reads.folded(), names, chunk, pool)
+        names = list(islice(keys, len(chunk))) if named else []
+        pool = _shared(place, reads.folded(), iter(names) if named else keys, chunk, pool)
         yield names, pool
     reads.shape = True
 
 
-def _shared(place: Place, each: Reads, keys: list[Hashable], values: list[object], pool: list[object]) -> list[object]:
+def _shared(
+    place: Place, each: Reads, keys: Iterator[Hashable], values: list[object], pool: list[object]
+) -> list[object]:
     """What a selector gets for elements that share the record `each`, made without a step of Python for each of them.
 
-    Views in `pool` that nobody holds any more are used again.
+    As many `keys` are taken as there are values. Views in `pool` that nobody holds any more are used again.
     """
     types = {*map(type, values)}
     if types <= ATOMS:
         each.whole = True
+        deque(islice(keys, len(values)), maxlen=0)
         return values
     if len(types) == 1 and (form := _forms.get(types.pop())) is not None:
         view_type, make, set_place = form
@@ -339,7 +344,7 @@ def _shared(place: Place, each: Reads, keys: list[Hashable], values: list[object
         views += starmap(make, repeat((), len(values) - len(views)))
         deque(map(set_place, views, zip(values, repeat(each), repeat(place), keys, strict=False)), maxlen=0)
         return views
-    return [_shared_one(place, each, key, value) for key, value in zip(keys, values, strict=True)]
+    return [_shared_one(place, each, key, value) for value, key in zip(values, keys, strict=False)]
 
 
 def _unused(pool: list[object], make: Callable[[], object]) -> list[object]:

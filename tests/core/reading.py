@@ -366,7 +366,7 @@ def record_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
                 case _:
                     return None
         case 20 if isinstance(at, BaseModel):
-            return at.model_extra
+            return dict(at.model_extra or {})
         case 21 if isinstance(at, BaseModel):
             return at.model_copy(update={name: b})
         case _:

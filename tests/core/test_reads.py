@@ -235,6 +235,27 @@ def test_a_part_is_one_object_however_it_is_reached() -> None:
     assert track_reads({"r": Names(["x"])}, lambda s: (s["r"].root is s["r"].root, s["r"].root == ["x"]))[0][1]
 
 
+def test_an_index_or_key_that_is_not_there_is_a_read_of_its_place() -> None:
+    def second(state: Any) -> Any:
+        try:
+            return state["n"] and state["a"][1]
+        except IndexError:
+            return None
+
+    def last(state: Any) -> Any:
+        try:
+            return state["a"][-1]
+        except IndexError:
+            return None
+
+    state = {"n": 1, "a": [1]}
+    assert read_by(second, state) == {("n",), ("a", 1)}
+    assert wakes(second, lambda d: d["a"].append(2), state)
+    assert wakes(last, lambda d: d["a"].append(2), {"a": []})
+    assert wakes(last, lambda d: d["a"].append(2), {"a": [1]})
+    assert read_by(lambda s: (s["n"], s.get("x")) and None, state) == {("n",), ("x",)}
+
+
 # --- cases of waking --------------------------------------------------------------
 
 
