@@ -26,7 +26,7 @@ from typing import Final, Generic, Literal, TypeGuard, TypeVar
 
 from msgspec import Struct
 
-from .drafts import dicts, lists, read_records, read_views, record_faces, sets, tuples
+from .drafts import dicts, lists, read_records, read_sets, read_views, record_faces, sets, tuples
 from .drafts.faces import child_of, node_of
 from .drafts.intake import plain
 from .drafts.node import Context, DraftEnded, Root
@@ -47,7 +47,16 @@ _T_co = TypeVar("_T_co", covariant=True)
 TEXT_KEYS: Final[frozenset[type[object]]] = frozenset({str})
 """Types of keys that may be written where the type of the state declares none."""
 
-_KINDS: Final = (dicts, lists, record_faces, sets, tuples, read_records, read_views)  # importing them registers them
+_KINDS: Final = (
+    dicts,
+    lists,
+    record_faces,
+    sets,
+    tuples,
+    read_records,
+    read_sets,
+    read_views,
+)  # importing them registers them
 
 
 @dataclass(frozen=True, slots=True)

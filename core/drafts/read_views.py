@@ -1,6 +1,6 @@
-"""Views of lists, dicts and sets: they read like the container, record what was read, and take no change.
+"""Views of lists and dicts: they read like the container, record what was read, and take no change.
 
-Like drafts they are no lists, dicts and sets, they only say so to `isinstance` and to `match`.
+Like drafts they are no lists and dicts, they only say so to `isinstance` and to `match`.
 """
 
 # pyright: reportPrivateUsage=false
@@ -19,7 +19,6 @@ from collections.abc import (
     KeysView,
     MutableMapping,
     MutableSequence,
-    MutableSet,
     ValuesView,
 )
 from functools import partial
@@ -27,13 +26,11 @@ from itertools import chain, starmap
 from operator import itemgetter
 from typing import ClassVar, Final, SupportsIndex, TypeVar
 
-from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, acts_as_set, is_dict, is_list, is_set
-from ..value import clone
-from .faces import is_fixed
+from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list
 from .reads import FIND_VIEW, PLACES, Place, View, elements, part, read_whole, refuse_change, segment_of
 from .results import present
 
-__all__ = ["DictView", "ListView", "SetView"]
+__all__ = ["ContainerView", "DictView", "ListView", "passes_for_kind"]
 
 _V = TypeVar("_V", bound=View)
 
@@ -41,7 +38,7 @@ _VALUE: Final = itemgetter(1)
 _NEW: Final = "__new__"
 
 
-class _Container(View):
+class ContainerView(View):
     """What views of containers share beyond that."""
 
     __slots__ = ()
@@ -71,7 +68,7 @@ class _Container(View):
     clear = pop = refuse_change
 
 
-def _passes_for(type_: type[object], kind: Kind, protocol: object) -> Callable[[type[_V]], type[_V]]:
+def passes_for_kind(type_: type[object], kind: Kind, protocol: object) -> Callable[[type[_V]], type[_V]]:
     """Let views of this class pass for `type_`; `type(view)(values)`, as in `dataclasses.asdict`, is a plain one."""
 
     def mark(view: type[_V]) -> type[_V]:
@@ -94,8 +91,8 @@ def _passes_for(type_: type[object], kind: Kind, protocol: object) -> Callable[[
 # --- lists ----------------------------------------------------------------------
 
 
-@_passes_for(list, Kind.LIST, MutableSequence)
-class ListView(_Container):
+@passes_for_kind(list, Kind.LIST, MutableSequence)
+class ListView(ContainerView):
     """A list, as a selector sees it."""
 
     __slots__ = ()
@@ -202,8 +199,8 @@ class ListView(_Container):
 _ABSENT: Final = object()
 
 
-@_passes_for(dict, Kind.DICT, MutableMapping)
-class DictView(_Container):
+@passes_for_kind(dict, Kind.DICT, MutableMapping)
+class DictView(ContainerView):
     """A dict, as a selector sees it; its keys, values and items are live views as well."""
 
     __slots__ = ()
@@ -346,90 +343,3 @@ class Items(ItemsView[object, object]):
 
 def _pairs(keys: Iterable[object], values: Iterable[object]) -> Iterable[tuple[object, object]]:
     return zip(keys, values, strict=True)
-
-
-# --- sets -----------------------------------------------------------------------
-
-
-@_passes_for(set, Kind.SET, MutableSet)
-class SetView(_Container):
-    """A set, as a selector sees it. It is read as a whole: it changes as a whole."""
-
-    __slots__ = ()
-
-    def _all(self) -> set[object]:
-        raw, reads, *_ = self._place
-        reads.whole = True
-        assert is_set(raw)
-        return {item if is_fixed(item) else clone(item) for item in raw}
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    def __iter__(self) -> Iterator[object]:
-        return iter(self._all())
-
-    def __contains__(self, item: object) -> bool:
-        return item in self._all()
-
-    def copy(self) -> set[object]:
-        return self._all()
-
-    def isdisjoint(self, other: Iterable[object], /) -> bool:
-        return self._all().isdisjoint(other)
-
-    def issubset(self, other: Iterable[object], /) -> bool:
-        return self._all().issubset(other)
-
-    def issuperset(self, other: Iterable[object], /) -> bool:
-        return self._all().issuperset(other)
-
-    def union(self, *others: Iterable[object]) -> set[object]:
-        return self._all().union(*others)
-
-    def intersection(self, *others: Iterable[object]) -> set[object]:
-        return self._all().intersection(*others)
-
-    def difference(self, *others: Iterable[object]) -> set[object]:
-        return self._all().difference(*others)
-
-    def symmetric_difference(self, other: Iterable[object], /) -> set[object]:
-        return self._all().symmetric_difference(other)
-
-    def __eq__(self, other: object) -> bool:
-        return self._all() == (set(other) if isinstance(other, SetView) else other)
-
-    def __lt__(self, other: object) -> bool:
-        return self._all() < set(other) if acts_as_set(other) else NotImplemented
-
-    def __le__(self, other: object) -> bool:
-        return self._all() <= set(other) if acts_as_set(other) else NotImplemented
-
-    def __gt__(self, other: object) -> bool:
-        return self._all() > set(other) if acts_as_set(other) else NotImplemented
-
-    def __ge__(self, other: object) -> bool:
-        return self._all() >= set(other) if acts_as_set(other) else NotImplemented
-
-    def __or__(self, other: object) -> set[object]:
-        return self._all() | set(other) if acts_as_set(other) else NotImplemented
-
-    def __and__(self, other: object) -> set[object]:
-        return self._all() & set(other) if acts_as_set(other) else NotImplemented
-
-    def __sub__(self, other: object) -> set[object]:
-        return self._all() - set(other) if acts_as_set(other) else NotImplemented
-
-    def __rsub__(self, other: object) -> set[object]:
-        return set(other) - self._all() if acts_as_set(other) else NotImplemented
-
-    def __xor__(self, other: object) -> set[object]:
-        return self._all() ^ set(other) if acts_as_set(other) else NotImplemented
-
-    __ror__ = __or__
-    __rand__ = __and__
-    __rxor__ = __xor__
-
-    __ior__ = __iand__ = __isub__ = __ixor__ = refuse_change
-    add = discard = remove = update = refuse_change
-    intersection_update = difference_update = symmetric_difference_update = refuse_change

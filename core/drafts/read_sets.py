@@ -1,0 +1,97 @@
+"""Views of sets: a set changes as a whole, and is read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableSet
+
+from ..kind import Kind, acts_as_set, is_set
+from ..value import clone
+from .faces import is_fixed
+from .read_views import ContainerView, passes_for_kind
+from .reads import refuse_change
+
+__all__ = ["SetView"]
+
+
+@passes_for_kind(set, Kind.SET, MutableSet)
+class SetView(ContainerView):
+    """A set, as a selector sees it. It is read as a whole: it changes as a whole."""
+
+    __slots__ = ()
+
+    def _all(self) -> set[object]:
+        raw, reads, *_ = self._place
+        reads.whole = True
+        assert is_set(raw)
+        return {item if is_fixed(item) else clone(item) for item in raw}
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._all())
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._all()
+
+    def copy(self) -> set[object]:
+        return self._all()
+
+    def isdisjoint(self, other: Iterable[object], /) -> bool:
+        return self._all().isdisjoint(other)
+
+    def issubset(self, other: Iterable[object], /) -> bool:
+        return self._all().issubset(other)
+
+    def issuperset(self, other: Iterable[object], /) -> bool:
+        return self._all().issuperset(other)
+
+    def union(self, *others: Iterable[object]) -> set[object]:
+        return self._all().union(*others)
+
+    def intersection(self, *others: Iterable[object]) -> set[object]:
+        return self._all().intersection(*others)
+
+    def difference(self, *others: Iterable[object]) -> set[object]:
+        return self._all().difference(*others)
+
+    def symmetric_difference(self, other: Iterable[object], /) -> set[object]:
+        return self._all().symmetric_difference(other)
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == (set(other) if isinstance(other, SetView) else other)
+
+    def __lt__(self, other: object) -> bool:
+        return self._all() < set(other) if acts_as_set(other) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return self._all() <= set(other) if acts_as_set(other) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return self._all() > set(other) if acts_as_set(other) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return self._all() >= set(other) if acts_as_set(other) else NotImplemented
+
+    def __or__(self, other: object) -> set[object]:
+        return self._all() | set(other) if acts_as_set(other) else NotImplemented
+
+    def __and__(self, other: object) -> set[object]:
+        return self._all() & set(other) if acts_as_set(other) else NotImplemented
+
+    def __sub__(self, other: object) -> set[object]:
+        return self._all() - set(other) if acts_as_set(other) else NotImplemented
+
+    def __rsub__(self, other: object) -> set[object]:
+        return set(other) - self._all() if acts_as_set(other) else NotImplemented
+
+    def __xor__(self, other: object) -> set[object]:
+        return self._all() ^ set(other) if acts_as_set(other) else NotImplemented
+
+    __ror__ = __or__
+    __rand__ = __and__
+    __rxor__ = __xor__
+
+    __ior__ = __iand__ = __isub__ = __ixor__ = refuse_change
+    add = discard = remove = update = refuse_change
+    intersection_update = difference_update = symmetric_difference_update = refuse_change
