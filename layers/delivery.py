@@ -189,7 +189,7 @@ class Delivery:
 
     async def _deliver(self, wake: Wake, *, sure: bool) -> None:
         """Hand over a wake, if it is surely owed, or else if it still is."""
-        if not sure:
+        if not sure and wake.waiter is not None:  # to look for one signal is to read all; a spurious hint costs less
             read = await self._is_owed(wake)
             if isinstance(read, Success) and not read.unwrap():
                 self._plan.gone(wake.no)

@@ -10,7 +10,9 @@ from .engine_faults_contract import EngineFaultsContract
 from .engine_odd_contract import EngineOddContract
 from .engine_outcomes_contract import EngineOutcomesContract
 from .engine_queries_contract import EngineQueriesContract
+from .engine_race_contract import EngineRaceContract
 from .engine_recovery_contract import EngineRecoveryContract
+from .engine_signals_contract import EngineSignalsContract
 from .engine_steps_contract import EngineStepsContract
 from .engine_threads_contract import EngineThreadsContract
 from .engine_waits_contract import EngineWaitsContract
@@ -25,7 +27,9 @@ class EngineContract(
     EngineOddContract,
     EngineOutcomesContract,
     EngineQueriesContract,
+    EngineRaceContract,
     EngineRecoveryContract,
+    EngineSignalsContract,
     EngineStepsContract,
     EngineThreadsContract,
     EngineWaitsContract,

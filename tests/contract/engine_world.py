@@ -27,6 +27,7 @@ from stepwell import (
     RunStatus,
     Store,
     Unavailable,
+    WakeBus,
     build,
     get,
 )
@@ -154,18 +155,19 @@ class EngineWorld:
         clock: Clock | None = None,
         poll: PollPolicy = DEFAULT_POLL,
         silent: bool = False,
+        bus: Layer[WakeBus, WakeBus] | None = None,
     ) -> AsyncGenerator[Opened]:
         """An engine for the time of the block. `around` comes between it and the ledger; `store` replaces the store.
 
-        It polls as `poll` says; `silent`: its wake bus never wakes.
+        It polls as `poll` says; `silent`: its wake bus never wakes, unless `bus` is another one.
         """
         clocks = given_clock(clock or self.clock)
         async with build(self._ledger(clocks)) as built:
             ledger = get(success(built), Ledger)
             if around is not None:
                 ledger = around(ledger)
-            bus = wake_buses.layer_noop() if silent else wake_buses.layer_test()
-            base = given_ledger(ledger) | clocks | given_ids(self.ids) | bus
+            hints = bus or (wake_buses.layer_noop() if silent else wake_buses.layer_test())
+            base = given_ledger(ledger) | clocks | given_ids(self.ids) | hints
             services = base | stores.layer_test(poll=poll) | waiters.layer_test(poll=poll)
             whole = services | engines.layer_test(workflows, drive, poll=poll)
             async with build(whole if store is None else whole.override(store)) as engine_built:

@@ -100,6 +100,12 @@ async def waits(run: Run, pipe: str | None = None) -> str:
 
 
 @workflow
+async def decides(run: Run) -> object:
+    answer = await run.signal("decision", object)
+    return answer.unwrap()
+
+
+@workflow
 async def killed(run: Run) -> str:
     await run.step("note", note, "before")
     await run.step("die", die_unless_mended)

@@ -16,6 +16,7 @@ from .output import Output
 from .problem import INTERRUPTED, WRONG_USAGE, Problem, cannot_open
 from .run import run
 from .runs import cancel, resume, runs, show
+from .signals import signal
 from .stores import store, stores
 from .version import stepwell_version
 from .worker import worker
@@ -38,7 +39,7 @@ def root() -> None:
     """Durable workflows and typed stores in one SQLite file."""
 
 
-COMMANDS: Final = (run, worker, runs, show, cancel, resume, stores, store, doctor)
+COMMANDS: Final = (run, worker, runs, show, signal, cancel, resume, stores, store, doctor)
 
 for command in COMMANDS:
     root.add_command(command)

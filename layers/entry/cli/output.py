@@ -38,6 +38,7 @@ STYLES: Final = {
     "stuck": "bold red",
     "failed": "red",
     "cancelled": "magenta",
+    "lost": "magenta",
 }
 
 

@@ -17,6 +17,7 @@ from ....core.model import (
 )
 from ....services.engine import RunCancelled, RunFailed, RunMismatch, RunNotFound
 from ....services.ledger import CannotOpen
+from ....services.signal import InvalidSignal, RunEnded
 from .paths import path_text
 
 __all__ = ["FAILED", "INTERRUPTED", "WRONG_USAGE", "ExitCode", "Problem", "cannot_open", "problem_of"]
@@ -33,7 +34,9 @@ Met: TypeAlias = (
     | Contended
     | InvalidState
     | ReceiptMismatch
+    | InvalidSignal
     | RunCancelled
+    | RunEnded
     | RunFailed
     | RunMismatch
     | RunNotFound
@@ -81,6 +84,11 @@ def problem_of(failure: Met) -> Problem:
             return Problem("run_failed", text, details={"id": id, **recorded_error})
         case RunCancelled(id):
             return Problem("run_cancelled", f"run {id!r} was cancelled", details={"id": id})
+        case RunEnded(id, state):
+            text = f"run {id!r} has ended, it is {state}: it reads no more signals"
+            return Problem("run_ended", text, details={"id": id, "state": state})
+        case InvalidSignal(name, message):
+            return Problem("invalid_signal", f"signal {name!r} was not sent: {message}", details={"name": name})
         case StoreNotFound(key):
             return Problem("store_not_found", f"there is no store {key}; `stepwell stores` lists those that there are")
         case InvalidState(key, issues):
