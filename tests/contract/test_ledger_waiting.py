@@ -21,6 +21,7 @@ from stepwell.layers.sql import statements
 from stepwell.layers.sql.connection import Connection
 from stepwell.layers.sql.dialect import SQLITE
 from stepwell.layers.sql.opening import connect_reader, open_file
+from stepwell.layers.sql.rows import to_integer
 from stepwell.layers.sql.schema import APPLICATION_ID, MIGRATIONS
 from stepwell.layers.sql.sqlite import SqlLedger, open_sqlite
 from stepwell.layers.sql.writer import CommitPoint, OnPoint
@@ -92,22 +93,28 @@ async def test_a_commit_where_nobody_waits_asks_for_no_waiters(tmp_path: Path) -
         assert passed[CommitPoint.AFTER_WAITERS] == 3
 
 
+def count(path: Path, *tables: str) -> list[int]:
+    """How many rows each of the tables has."""
+    connection = Connection(str(path))
+    counts = [to_integer(connection.rows(f"select count(*) from {table}")[0][0]) for table in tables]
+    connection.close()
+    return counts
+
+
 async def test_what_is_removed_leaves_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     async with opened(path) as ledger:
         await ledger.commit(create())
-        await registered(
-            ledger, waiter("a", (("x", EACH), ("x", SHAPE))), waiter("b", queue="q"), waiter("c", queue="q")
-        )
+        members = (waiter(name, queue="q") for name in "bc")
+        await registered(ledger, waiter("a", (("x", EACH), ("x", SHAPE))), *members)
         await registered(ledger, waiter("a", (("y",),)))
+        assert count(path, "line", "line_path", "waiter") == [2, 2, 3]
         await ledger.commit(delete(0))
+        assert count(path, "line", "line_path", "waiter") == [2, 0, 3], "nobody can be met any more"
         await ledger.commit(create(revision=at(0, "instance-2")))
         await registered(ledger, waiter("a", seen=at(0, "instance-2")))
         await ledger.commit(remove("a") + remove("b") + remove("c"))
-    connection = Connection(str(path))
-    counts = [connection.rows(f"select count(*) from {table}") for table in ("line", "line_path", "waiter")]
-    connection.close()
-    assert counts == [[(0,)]] * 3
+    assert count(path, "line", "line_path", "waiter") == [0, 0, 0]
 
 
 # --- over restarts ------------------------------------------------------------

@@ -161,7 +161,7 @@ plans: st.SearchStrategy[Plan] = st.one_of(
 
 def groups(each: st.SearchStrategy[Plan], most: int) -> st.SearchStrategy[list[list[Plan]]]:
     """Groups of plans, each plan a batch of its own; one group after another."""
-    return st.lists(st.lists(each, min_size=1, max_size=most), min_size=1, max_size=12)
+    return st.lists(st.lists(each, min_size=1, max_size=most), min_size=5, max_size=15)
 
 
 one_queue: st.SearchStrategy[Plan] = st.one_of(
