@@ -349,7 +349,7 @@ class LedgerEngine:
             removed = await self._waiters_removed(id, drop) if drop else Success(())
             if isinstance(removed, Failure):
                 return removed
-            writes = (*dropped.unwrap(), *removed.unwrap())
+            writes: tuple[Write, ...] = (*dropped.unwrap(), *removed.unwrap())
             changed = await self._change(row, repair.resume(row, self._clock.now_ms()), *writes)
             if isinstance(changed, Failure):
                 return changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from functools import partial
 from typing import TypeAlias
 
 import pytest
@@ -14,6 +15,7 @@ from stepwell import (
     ReceiptMismatch,
     Run,
     RunCancelled,
+    RunHandle,
     StepFailed,
     StoreNotFound,
     Success,
@@ -29,6 +31,8 @@ from .engine_world import NOW_MS, EngineWorld, Opened, ended, failure, success, 
 from .store_world import Chat, Message, append, chats, empty
 
 HOUR_MS = 3_600_000
+
+MATCHES: tuple[object, ...] = (0, "", [], {}, True)
 
 TakeFailure: TypeAlias = StoreNotFound | InvalidState | ReceiptMismatch | TooLarge
 
@@ -55,6 +59,11 @@ def unrelated(chat: Chat) -> None:
 async def made(app: Opened, *ids: str) -> None:
     """The store `c` with these messages."""
     _ = success(await app.store.get_or_create(chats, "c", {"messages": [{"id": id} for id in ids]}))
+
+
+async def failed(handle: RunHandle[object]) -> object:
+    """The failure that a workflow gives."""
+    return failure(await ended(handle))
 
 
 async def waiters_of(app: Opened, run_id: str) -> int:
@@ -124,8 +133,7 @@ class EngineWaitsContract:
 
     async def test_when_on_a_missing_store_is_not_found_at_once(self, world: EngineWorld) -> None:
         async with world.engine(waits) as app:
-            outcome = await ended(success(await app.engine.start(waits, id="r")))
-            assert failure(outcome) == StoreNotFound(chats.key("c"))
+            assert await failed(success(await app.engine.start(waits, id="r"))) == StoreNotFound(chats.key("c"))
 
     async def test_s117_a_deleted_store_ends_the_waits_for_it(self, world: EngineWorld) -> None:
         @workflow
@@ -142,11 +150,11 @@ class EngineWaitsContract:
             await app.waits_for("t", "'mine'")
             _ = success(await app.store.delete(chats, "c"))
             gone = StoreNotFound(chats.key("c"))
-            assert failure(await ended(waiting)) == gone
-            assert failure(await ended(taking)) == gone
+            assert await failed(waiting) == gone
+            assert await failed(taking) == gone
             assert (await waiters_of(app, "w"), await waiters_of(app, "t")) == (0, 0)
         async with world.engine(waits, takes_all) as app:
-            assert failure(await ended(success(await app.engine.start(waits, id="w")))) == gone
+            assert await failed(success(await app.engine.start(waits, id="w"))) == gone
 
     async def test_a_wait_belongs_to_the_instance_that_it_looked_at(self, world: EngineWorld) -> None:
         @workflow
@@ -166,8 +174,8 @@ class EngineWaitsContract:
             await made(app, "of another instance")
         async with world.engine(waits, takes_all) as app:
             gone = StoreNotFound(chats.key("c"))
-            assert failure(await ended(success(await app.engine.start(waits, id="w")))) == gone
-            assert failure(await ended(success(await app.engine.start(takes_all, id="t")))) == gone
+            assert await failed(success(await app.engine.start(waits, id="w"))) == gone
+            assert await failed(success(await app.engine.start(takes_all, id="t"))) == gone
             assert success(await app.store.get(chats, "c")).version == 0
 
     async def test_s141_the_selector_is_looked_at_before_the_deadline_is(self, world: EngineWorld) -> None:
@@ -187,12 +195,12 @@ class EngineWaitsContract:
             handle = success(await app.engine.start(waits_an_hour, id="r"))
             await app.waits_for("r", "'ready'")
             await app.clock.advance(HOUR_MS)
-            assert failure(await ended(handle)) == TimedOut(HOUR_MS)
+            assert await failed(handle) == TimedOut(HOUR_MS)
             assert await waiters_of(app, "r") == 0
             _ = success(await app.store.update(chats, "c", append("too late")))
         async with world.engine(waits_an_hour) as app:
             handle = success(await app.engine.start(waits_an_hour, id="r"))
-            assert failure(await ended(handle)) == TimedOut(HOUR_MS)
+            assert await failed(handle) == TimedOut(HOUR_MS)
 
     async def test_a_timeout_of_zero_looks_once(self, world: EngineWorld) -> None:
         @workflow
@@ -219,7 +227,7 @@ class EngineWaitsContract:
             await until(is_parked_again)  # nobody heard of wakes meanwhile, so it looks at once
             handle = success(await app.engine.start(waits_an_hour, id="r"))
             await app.clock.advance(1_000)
-            assert failure(await ended(handle)) == TimedOut(HOUR_MS)
+            assert await failed(handle) == TimedOut(HOUR_MS)
 
     @pytest.mark.parametrize("kind", ["async", "generator", "async generator", "awaitable"])
     async def test_s51_a_selector_is_an_ordinary_function(self, world: EngineWorld, kind: str) -> None:
@@ -326,14 +334,13 @@ class EngineWaitsContract:
         async def looks(run: Run) -> list[object]:
             store = run.store(chats, "c")
             found: list[object] = []
-            values: tuple[object, ...] = (0, "", [], {}, True)
-            for number, value in enumerate(values):
-                found.append(success(await store.when(f"w-{number}", lambda chat, value=value: value)))  # type: ignore[misc]  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+            for number, value in enumerate(MATCHES):
+                found.append(success(await store.when(f"w-{number}", partial(_given, value))))
             return found
 
         async with world.engine(looks) as app:
             await made(app)
-            assert await ended(success(await app.engine.start(looks))) == Success([0, "", [], {}, True])
+            assert await ended(success(await app.engine.start(looks))) == Success([*MATCHES])
 
     # --- take -----------------------------------------------------------------
 
@@ -448,7 +455,7 @@ class EngineWaitsContract:
 
         async with world.engine(takes_in_turn) as app:
             await made(app)
-            handles = []
+            handles: list[RunHandle[str]] = []
             for number in range(5):
                 handles.append(success(await app.engine.start(takes_in_turn, id=f"t-{number}")))
                 await app.waits_for(f"t-{number}", "'mine'")
@@ -475,7 +482,7 @@ class EngineWaitsContract:
             await made(app)
             for run_id, kind in (("w", waits), ("t", takes)):
                 handle = success(await app.engine.start(kind, id=run_id))
-                await until(lambda run_id=run_id: _has_waiter(app, run_id))
+                await until(partial(_has_waiter, app, run_id))
                 _ = success(await handle.cancel())
                 assert failure(await ended(handle)) == RunCancelled(run_id)
                 assert await waiters_of(app, run_id) == 0
@@ -605,13 +612,12 @@ class EngineWaitsContract:
             assert await ended(handle) == Success(True)
 
 
+def _given(value: object, chat: Chat) -> object:
+    return value
+
+
 async def _has_waiter(app: Opened, run_id: str) -> bool:
     return await waiters_of(app, run_id) == 1
-
-
-async def _has_owner(app: Opened, run_id: str) -> bool:
-    row = await app.row(run_id)
-    return row.owner is not None and row.state == "waiting"
 
 
 async def _is_done(app: Opened, run_id: str, key: str) -> bool:
