@@ -58,8 +58,8 @@ def decide_change(
 
     `state` is canonical, and is never changed. What the updater raises is passed on, and so is TypeError for an updater
     that breaks a rule of drafts. The changed paths are what the updater wrote; where it replaced the state, or where
-    validation changed more, they come from a strict comparison of the two states. An updater that changed nothing
-    leaves the very state, an empty patch and no paths. `as_encoded` says that `json` is known to be what the schema
+    validation changed more, they come from a strict comparison of the two states. An updater that changed nothing,
+    or wrote what was there already, leaves the very state, an empty patch and no paths. `as_encoded` says that `json` is known to be what the schema
     makes of `state`, as it is after a change; otherwise that is looked at.
     """
     try:
@@ -116,6 +116,8 @@ _NOTHING = patch.encode(patch.Patch())
 def _change(
     schema: StateSchema[_T], state: _T, json: bytes, valid: Valid[_T], changed: Paths, as_encoded: bool
 ) -> Change[_T]:
+    if valid.json == json:  # what was written equals what was there
+        return Change(state, json, _NOTHING, ())
     before, after = msgspec.json.decode(json), msgspec.json.decode(valid.json)
     if (
         not as_encoded and schema.encode(state) != json

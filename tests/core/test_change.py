@@ -23,7 +23,7 @@ from stepwell.core import draft, patch
 from stepwell.core.change import Change, Claimed, Miss, decide_change, decide_take
 from stepwell.core.draft import Drafted
 from stepwell.core.model import Issue, Replace
-from stepwell.core.outcome import Failure
+from stepwell.core.outcome import Failure, Success
 from stepwell.core.paths import SHAPE, diff
 from stepwell.core.schema import StateSchema
 from stepwell.core.value import same
@@ -426,3 +426,17 @@ def test_a_document_of_an_earlier_type_is_brought_up_by_the_patch() -> None:
 def test_the_comparison_of_whole_states_is_not_needed_for_what_was_recorded(rows: list[int], at: int) -> None:
     change = change_of(StateSchema(list[int]), rows, lambda d: d.append(at))
     assert set(change.changed_paths) == {(len(rows),), (SHAPE,)}
+
+
+def test_writing_what_is_there_already_changes_nothing() -> None:
+    state: dict[str, list[int]] = {"a": [1, 2]}
+    schema = StateSchema(dict[str, list[int]])
+
+    def rewrite(draft: dict[str, list[int]]) -> None:
+        draft["a"] = [*draft["a"]]
+
+    decided = decide_change(schema, state, schema.encode(state), rewrite)
+    assert isinstance(decided, Success)
+    change = decided.unwrap()
+    assert change.state is state
+    assert (change.changed_paths, change.patch_json) == ((), b"[]")
