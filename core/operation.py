@@ -50,10 +50,10 @@ from .model import (
 )
 from .outcome import Failure, Outcome, Success
 from .schema import StateSchema
+from .step import VALUE_BYTES
 
 __all__ = [
     "STATE_BYTES",
-    "VALUE_BYTES",
     "Create",
     "Delete",
     "DeleteFrom",
@@ -77,9 +77,6 @@ _E_co = TypeVar("_E_co", covariant=True)
 
 STATE_BYTES: Final = 16 * 1024 * 1024
 """The largest state, as JSON, unless a store is given another limit."""
-
-VALUE_BYTES: Final = 2 * 1024 * 1024
-"""The largest selected value, as JSON, that a receipt keeps."""
 
 # --- plans ------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from .model import Revision, StoreKey
 
 __all__ = [
     "DECISIONS",
+    "VALUE_BYTES",
     "Decision",
     "Mode",
     "Pin",
@@ -25,6 +26,9 @@ __all__ = [
     "mismatch",
     "renamed",
 ]
+
+VALUE_BYTES: Final = 2 * 1024 * 1024
+"""The largest result of a run or a step, selected value or signal, as JSON."""
 
 Mode: TypeAlias = Literal["at_least_once", "at_most_once"]
 StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed", "cancelled", "lost", "dropped"]

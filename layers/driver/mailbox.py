@@ -10,9 +10,9 @@ from ...core.batch import Batch, RunOpen, SendSignal
 from ...core.model import TooLarge, Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.signal import UNREAD_SIGNALS, SignalRow
+from ...core.step import VALUE_BYTES
 from ...services.ledger import Ledger
 from ...services.wake_bus import WakeBus
-from .steps import VALUE_BYTES
 
 __all__ = ["Mailbox"]
 

@@ -17,7 +17,7 @@ from ...core.history import Asked
 from ...core.model import RecordedError, TimedOut
 from ...core.outcome import Outcome
 from ...core.run import RunRow
-from ...core.step import StepRow
+from ...core.step import VALUE_BYTES, StepRow
 from ...services.driver import DurableCall, StepCall, StoreCalls
 from ...services.run import Run
 from ...services.signal import InvalidSignal
@@ -27,7 +27,7 @@ from .execution import as_recorded
 from .race import Group
 from .record import RunRecord
 from .signals import DrivenSignals
-from .steps import VALUE_BYTES, DrivenSteps, too_large
+from .steps import DrivenSteps, too_large
 from .stores import DrivenStores
 from .tools import Tools
 from .turnstile import Lost

@@ -12,16 +12,13 @@ from ...core.history import Asked
 from ...core.model import RecordedError, StepId
 from ...core.outcome import Failure
 from ...core.retry import pause_ms
-from ...core.step import StepRow
+from ...core.step import VALUE_BYTES, StepRow
 from ...services.driver import StepCall
 from ...services.step import StepContext, StepFailed, Suspended
 from .execution import Pool, as_recorded, text_of
 from .record import RunRecord
 
-__all__ = ["VALUE_BYTES", "DrivenSteps", "raise_recorded", "too_large"]
-
-VALUE_BYTES = 2 * 2**20
-"""The largest result of a step or a run, as JSON."""
+__all__ = ["DrivenSteps", "raise_recorded", "too_large"]
 
 
 @dataclass(frozen=True, slots=True)

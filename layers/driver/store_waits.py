@@ -36,14 +36,14 @@ from ...core.model import (
 from ...core.operation import Take
 from ...core.outcome import Failure, Outcome, Success
 from ...core.selector import queue_of, selector_name
-from ...core.step import StepRow
+from ...core.step import VALUE_BYTES, StepRow
 from ...core.store_outcome import Named, StoreFailure
 from ...core.waiter import Waiter
 from ...services.step import Suspended
 from ...services.store import Claim, Joinable, Lookable, Looked, Selector, StoreDefinition
 from ...services.waiters import JoinableWaiters
 from .record import Moment, RunRecord
-from .steps import VALUE_BYTES, raise_recorded
+from .steps import raise_recorded
 from .store_call import StoreCall
 from .store_steps import Cancelled, StoreSteps, recorded_outcome
 from .tools import Tools
