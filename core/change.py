@@ -58,9 +58,9 @@ def decide_change(
 
     `state` is canonical, and is never changed. What the updater raises is passed on, and so is TypeError for an updater
     that breaks a rule of drafts. The changed paths are what the updater wrote; where it replaced the state, or where
-    validation changed more, they come from a strict comparison of the two states. An updater that changed nothing,
-    or wrote what was there already, leaves the very state, an empty patch and no paths. `as_encoded` says that `json` is known to be what the schema
-    makes of `state`, as it is after a change; otherwise that is looked at.
+    validation changed more, they come from a strict comparison of the two states. An updater that changed nothing, or
+    wrote what was there already, leaves the very state, an empty patch and no paths. `as_encoded` says that `json` is
+    known to be what the schema makes of `state`, as it is after a change; otherwise that is looked at.
     """
     try:
         drafted = run(state, updater, schema.key_types)

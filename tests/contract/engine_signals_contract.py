@@ -24,8 +24,8 @@ from stepwell import (
 )
 from stepwell.core.batch import Batch, SendSignal
 from stepwell.core.signal import UNREAD_SIGNALS, SignalRow
+from stepwell.core.step import VALUE_BYTES
 from stepwell.layers import wake_bus as wake_buses
-from stepwell.layers.driver.steps import VALUE_BYTES
 from stepwell.services.ledger import Verdict
 
 from .engine_kinds import Applied

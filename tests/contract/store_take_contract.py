@@ -24,8 +24,8 @@ from stepwell import (
     Unmatched,
     define_store,
 )
-from stepwell.core.operation import VALUE_BYTES
 from stepwell.core.paths import SHAPE, intersect
+from stepwell.core.step import VALUE_BYTES
 from stepwell.services.store import Lookable
 
 from .ledger_double import Rivalled

@@ -33,11 +33,12 @@ from stepwell.core.model import (
     TooLarge,
     Unmatched,
 )
-from stepwell.core.operation import VALUE_BYTES, Create, Delete, DeleteFrom, Take, Update, UpdateFrom, admit_size
+from stepwell.core.operation import Create, Delete, DeleteFrom, Take, Update, UpdateFrom, admit_size
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.patch import replay_json
 from stepwell.core.paths import SHAPE
 from stepwell.core.schema import StateSchema
+from stepwell.core.step import VALUE_BYTES
 
 KEY = StoreKey("counters", "c")
 STEP = StepId("run", "key")
