@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +73,10 @@ def put(name: str) -> Callable[[Shelf], None]:
     return updater
 
 
+def is_beyond(turn: int, shelf: Shelf) -> bool:
+    return shelf["count"] > turn
+
+
 def first(shelf: Shelf) -> str | None:
     return shelf["items"][0] if shelf["items"] else None
 
@@ -112,7 +116,7 @@ async def waits(run: Run, kind: str, turns: int) -> int:
     for turn in range(turns):
         match kind:
             case "when":
-                _ = (await shelf.when(f"{turn}", lambda shelf, turn=turn: shelf["count"] > turn)).unwrap()  # pyright: ignore[reportUnknownLambdaType]  # type: ignore[misc]
+                _ = (await shelf.when(f"{turn}", partial(is_beyond, turn))).unwrap()
             case "take":
                 _ = (await shelf.take(f"{turn}", first, remove)).unwrap()
             case _:
@@ -131,7 +135,8 @@ async def parks(run: Run, kind: str) -> str:
         case "take":
             return (await shelf.take("wait", first, remove)).unwrap().selected
         case "sleep":
-            return str(await run.sleep("wait", 3600))
+            await run.sleep("wait", 3600)
+            return "slept"
         case _:
             return (await run.signal("news", str)).unwrap()
 
@@ -303,7 +308,7 @@ def _set(over: asyncio.Event, _: float) -> None:
 
 
 @contextmanager
-def child(path: Path, what: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def child(path: Path, what: str, *arguments: object) -> Generator[subprocess.Popen[str]]:
     command = [sys.executable, __file__, "--child", str(path), json.dumps([what, *arguments])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process

@@ -1,87 +1,58 @@
-"""What the scenarios of waiting are played with: moments to come between, rivals here and in another process.
+"""What the scenarios of waiting are played with: moments to come between, and stages on which a rival does.
 
 A *moment* is just before or just after a call of a ledger. `Interposed` numbers them, so that a test can let a rival do
-something in each, one after the other, until there are no more. A rival stands on the real ledger, with a wake bus of
-its own: what it does is heard of through the ledger only.
+something in each, one after the other, until there are no more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, TypeVar, final
+from typing import Literal, TypeAlias, TypeVar
 
-from stepwell import (
-    AnyWorkflow,
-    Engine,
-    Failure,
-    Ledger,
-    Outcome,
-    Retry,
-    Revision,
-    Run,
-    StepId,
-    Store,
-    StoreKey,
-    StoreNotFound,
-    Success,
-    TimedOut,
-    Unavailable,
-    build,
-    get,
-    workflow,
-)
+from stepwell import Ledger, Outcome, Revision, StepId, Store, StoreKey, Unavailable
 from stepwell.core.batch import Batch, Commit, Document, Receipt
 from stepwell.core.poll import PollPolicy
 from stepwell.core.run import RunRow, RunState
 from stepwell.core.signal import SignalRow
 from stepwell.core.step import StepRow
 from stepwell.core.waiter import WaiterRow, Wake
-from stepwell.layers import engine as engines
-from stepwell.layers import store as stores
-from stepwell.layers import waiters, wake_bus
 from stepwell.services.ledger import DueRuns, News, StoreTip, Verdict
 
 from .engine_world import PATIENCE_S, EngineWorld, Opened, until
 from .ledger_double import LedgerDouble
-from .store_world import Chat, Message, append, chats, given_clock, given_ids, given_ledger, success
+from .scenario_flows import KNOWN, hears, sees, takes
+from .scenario_rivals import HOUR_MS, Rival, local_rival, remote_rival
+from .store_world import chats, success
 
 __all__ = [
-    "BRANCHES",
-    "HOUR_MS",
-    "KNOWN",
+    "KINDS",
+    "ON_STORES",
     "SELDOM",
-    "SHORT_MS",
+    "SIDES",
+    "WAITS",
     "Deaf",
     "Interposed",
-    "LocalRival",
-    "RemoteRival",
-    "Rival",
+    "Kind",
     "Side",
+    "Stage",
     "acted_or_rests",
-    "gathers",
-    "hears",
-    "hears_after",
-    "hears_twice",
-    "local_rival",
-    "loses",
+    "driven",
+    "has_ended",
     "make",
-    "marks",
+    "other_rival",
     "outcome_of",
     "parks",
-    "races",
-    "ready",
-    "remote_rival",
+    "played",
     "rests",
     "row_of",
-    "seen",
-    "sees",
-    "takes",
+    "world_of",
 ]
 
 _R = TypeVar("_R")
@@ -89,188 +60,17 @@ _R = TypeVar("_R")
 Side: TypeAlias = Literal["memory", "sqlite", "processes"]
 """Where the rival is: in this process, over memory or over a file, or in another one over the same file."""
 
-HOUR_MS = 3_600_000
+SIDES: tuple[Side, ...] = ("memory", "sqlite", "processes")
+
+Kind: TypeAlias = Literal["sees", "takes", "hears"]
+WAITS = {"sees": sees, "takes": takes, "hears": hears}
+KINDS: tuple[Kind, ...] = ("sees", "takes", "hears")
+ON_STORES: tuple[Kind, ...] = ("sees", "takes")
+
+
 SELDOM = PollPolicy(initial_ms=HOUR_MS, factor=1, cap_ms=HOUR_MS)
 
-SHORT_MS = 10
-"""So short that the engine's own loops are seldom due meanwhile."""
-
 Act: TypeAlias = Callable[[], Awaitable[object]]
-
-
-# --- workflows, known to all processes ---------------------------------------
-
-
-def unclaimed(chat: Chat) -> Message | None:
-    return next((message for message in chat["messages"] if "claimed_by" not in message), None)
-
-
-@workflow
-async def sees(run: Run, store_id: str) -> str:
-    return _id(await run.store(chats, store_id).when("seen", unclaimed))
-
-
-@workflow
-async def takes(run: Run, store_id: str) -> str:
-    def claim(_: Chat, message: Message) -> None:
-        message["claimed_by"] = run.id
-
-    taken = await run.store(chats, store_id).take("taken", unclaimed, claim)
-    return _id(Success(taken.unwrap().selected) if isinstance(taken, Success) else taken)
-
-
-@workflow
-async def hears(run: Run, store_id: str) -> str:
-    """The store plays no part: all three are started in the same way."""
-    return success(await run.signal("news", str))
-
-
-@workflow
-async def hears_after(run: Run, store_id: str) -> str:
-    """Begins to wait when there is a message in the store."""
-    _ = success(await run.store(chats, store_id).when("begin", unclaimed))
-    return success(await run.signal("news", str))
-
-
-@workflow
-async def hears_twice(run: Run, _: str) -> list[str]:
-    """The first time for a moment, then for as long as it takes."""
-    return [_text(await run.signal("news", str, timeout=SHORT_MS / 1000)), _text(await run.signal("news", str))]
-
-
-@workflow
-async def marks(run: Run, path: str) -> str:
-    return await run.step("mark", mark, path, run.id)
-
-
-def mark(path: str, run_id: str) -> str:
-    """One line a time, of who executed what."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
-        _ = os.write(descriptor, f"{run_id} {os.getpid()}\n".encode())
-    finally:
-        os.close(descriptor)
-    return run_id
-
-
-@workflow
-async def loses(run: Run, kind: str) -> list[str]:
-    """A wait that loses against a short sleep, and then the same wait for as long as it takes."""
-    store_id = f"c-{run.id.removeprefix('r-')}"
-
-    def claim(_: Chat, message: Message) -> None:
-        message["claimed_by"] = run.id
-
-    async def wait(key: str) -> str:
-        match kind:
-            case "sees":
-                return _id(await run.store(chats, store_id).when(key, unclaimed))
-            case "takes":
-                taken = success(await run.store(chats, store_id).take(key, unclaimed, claim))
-                return taken.selected["id"]
-            case _:
-                return success(await run.signal("news", str))
-
-    async def nap() -> str:
-        await run.sleep("nap", SHORT_MS / 1000)
-        return "late"
-
-    return [await run.race(nap(), wait("first")), await wait("second")]
-
-
-BRANCHES = ("sleep", "signal", "when", "take", "step")
-ready: set[str] = set()
-"""The runs whose step may succeed, in this process."""
-
-seen: dict[str, list[str]] = {}
-"""In which order the branches of a run went on, in its last execution in this process."""
-
-
-@workflow
-async def gathers(run: Run, order: str) -> list[str]:
-    """Waits for all branches, given in this order, side by side."""
-    log: list[str] = []
-    seen[run.id] = log
-
-    async def branch(name: str) -> None:
-        await wait_for(run, name)
-        log.append(name)
-
-    await run.gather(*map(branch, order.split()))
-    await run.sleep("end", 1)
-    return log
-
-
-@workflow
-async def races(run: Run, order: str) -> list[str]:
-    """Waits for the first of the branches, and says how each ended."""
-    log: list[str] = []
-    seen[run.id] = log
-
-    async def branch(name: str) -> str:
-        try:
-            await wait_for(run, name)
-        except asyncio.CancelledError:
-            log.append(f"{name} lost")
-            raise
-        log.append(name)
-        return name
-
-    log.append(f"{await run.race(*map(branch, order.split()))} won")
-    await run.sleep("end", 1)
-    return log
-
-
-async def wait_for(run: Run, name: str) -> None:
-    def claim(_: Chat, message: Message) -> None:
-        message["claimed_by"] = run.id
-
-    def fails_at_first() -> str:
-        if run.id not in ready:
-            raise LookupError("not yet")
-        return run.id
-
-    match name:
-        case "sleep":
-            await run.sleep("sleep", 60)
-        case "signal":
-            _ = success(await run.signal("news", str))
-        case "when":
-            _ = success(await run.store(chats, f"when-{run.id}").when("when", unclaimed))
-        case "take":
-            _ = success(await run.store(chats, f"take-{run.id}").take("take", unclaimed, claim))
-        case "step":
-            _ = await run.step("step", fails_at_first, retry=Retry(max_attempts=2, initial=60, cap=60))
-        case _:
-            raise ValueError(name)
-
-
-KNOWN: tuple[AnyWorkflow, ...] = (sees, takes, hears, hears_after, hears_twice, marks, gathers, races, loses)
-
-
-def _text(outcome: Outcome[str, object]) -> str:
-    return "late" if isinstance(outcome, Failure) else outcome.unwrap()
-
-
-def _id(outcome: Outcome[Message, object]) -> str:
-    match outcome:
-        case Success(message):
-            return message["id"]
-        case Failure(StoreNotFound()):
-            return "gone"
-        case Failure(TimedOut()):
-            return "late"
-        case Failure(failure):
-            raise AssertionError(failure)
-
-
-def ghost(chat: Chat) -> None:
-    """A message that is there in one revision only."""
-    chat["messages"].append({"id": "ghost"})
-
-
-def unghost(chat: Chat) -> None:
-    chat["messages"][:] = [message for message in chat["messages"] if message["id"] != "ghost"]
 
 
 # --- moments ------------------------------------------------------------------
@@ -285,6 +85,7 @@ class Interposed(LedgerDouble):
         self.calls: list[str] = []
         self.under_way = 0
         self.acted = False
+        self.is_acting = False
         self._at = 0
         self._act: Act | None = None
         self._answering = 0
@@ -311,8 +112,9 @@ class Interposed(LedgerDouble):
         self.moments += 1
         if self.moments == self._at and self._act is not None:
             act, self._act = self._act, None
+            self.is_acting = True
             await asyncio.shield(asyncio.ensure_future(act()))
-            self.acted = True
+            self.acted, self.is_acting = True, False
 
     async def _between(self, name: str, call: Callable[[], Awaitable[_R]]) -> _R:
         self.under_way += 1
@@ -404,155 +206,6 @@ class Deaf(LedgerDouble):
         return lambda: None
 
 
-# --- rivals ---------------------------------------------------------------------
-
-
-class Rival(Protocol):
-    """What somebody else does, durably, before the call returns."""
-
-    async def append(self, store_id: str, message_id: str) -> None: ...
-
-    async def flicker(self, store_id: str) -> None:
-        """A message comes, and is gone again in the next revision."""
-        ...
-
-    async def delete(self, store_id: str) -> None: ...
-
-    async def signal(self, run_id: str, value: str) -> None: ...
-
-    async def cancel(self, run_id: str) -> None: ...
-
-    async def start(self, name: str, run_id: str, argument: str) -> bool:
-        """Whether the run is there now, as it was asked for."""
-        ...
-
-    async def advance(self, ms: int) -> None: ...
-
-    async def state(self, run_id: str) -> str: ...
-
-    async def result(self, run_id: str) -> object: ...
-
-
-@final
-class LocalRival:
-    """One in this process."""
-
-    def __init__(self, app: Opened) -> None:
-        self._app = app
-        self._workflows = {each.name: each for each in KNOWN}
-
-    async def append(self, store_id: str, message_id: str) -> None:
-        _ = success(await self._app.store.update(chats, store_id, append(message_id)))
-
-    async def flicker(self, store_id: str) -> None:
-        _ = success(await self._app.store.update(chats, store_id, ghost))
-        _ = success(await self._app.store.update(chats, store_id, unghost))
-
-    async def delete(self, store_id: str) -> None:
-        _ = success(await self._app.store.delete(chats, store_id))
-
-    async def signal(self, run_id: str, value: str) -> None:
-        _ = success(await self._app.engine.signal(run_id, "news", value))
-
-    async def cancel(self, run_id: str) -> None:
-        _ = success(await self._app.engine.cancel(run_id))
-
-    async def start(self, name: str, run_id: str, argument: str) -> bool:
-        return isinstance(await self._app.engine.start(self._workflows[name], argument, id=run_id), Success)
-
-    async def advance(self, ms: int) -> None:
-        await self._app.clock.advance(ms)
-
-    async def state(self, run_id: str) -> str:
-        return (await self._app.status(run_id)).state
-
-    async def result(self, run_id: str) -> object:
-        async with asyncio.timeout(PATIENCE_S):
-            return success(await self._app.engine.result(run_id))
-
-
-@final
-class RemoteRival:
-    """One in another process, by `scenario_child.py`; raises what came of a call that failed there."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._asking = asyncio.Lock()
-
-    async def _ask(self, name: str, *arguments: object) -> object:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        async with self._asking, asyncio.timeout(PATIENCE_S):
-            self._process.stdin.write(json.dumps([name, arguments]).encode() + b"\n")
-            line = await self._process.stdout.readline()
-        answer: dict[str, object] = json.loads(line or b'{"error": "the other process has ended"}')
-        if "error" in answer:
-            raise AssertionError(f"{name}{arguments} in another process: {answer['error']}")
-        return answer["value"]
-
-    async def append(self, store_id: str, message_id: str) -> None:
-        await self._ask("append", store_id, message_id)
-
-    async def flicker(self, store_id: str) -> None:
-        await self._ask("flicker", store_id)
-
-    async def delete(self, store_id: str) -> None:
-        await self._ask("delete", store_id)
-
-    async def signal(self, run_id: str, value: str) -> None:
-        await self._ask("signal", run_id, value)
-
-    async def cancel(self, run_id: str) -> None:
-        await self._ask("cancel", run_id)
-
-    async def start(self, name: str, run_id: str, argument: str) -> bool:
-        return bool(await self._ask("start", name, run_id, argument))
-
-    async def advance(self, ms: int) -> None:
-        await self._ask("advance", ms)
-
-    async def state(self, run_id: str) -> str:
-        return str(await self._ask("state", run_id))
-
-    async def result(self, run_id: str) -> object:
-        return await self._ask("result", run_id)
-
-
-@asynccontextmanager
-async def local_rival(world: EngineWorld, ledger: Ledger) -> AsyncGenerator[Rival]:
-    """A rival over this very ledger, that drives nothing."""
-    base = given_ledger(ledger) | given_clock(world.clock) | given_ids(world.ids) | wake_bus.layer_test()
-    whole = base | stores.layer_test() | waiters.layer_test() | engines.layer_test(KNOWN, False)
-    async with build(whole) as built:
-        env = success(built)
-        yield LocalRival(Opened(get(env, Engine), get(env, Store), ledger, world.clock))
-
-
-@asynccontextmanager
-async def remote_rival(
-    path: Path, *, drive: bool = False, deaf: bool = False, silent: bool = False, poll_ms: int = HOUR_MS
-) -> AsyncGenerator[Rival]:
-    """A rival in another process, over the same file."""
-    order = {"path": str(path), "drive": drive, "deaf": deaf, "silent": silent, "poll_ms": poll_ms}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        f"{__package__}.scenario_child",
-        json.dumps(order),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-    )
-    rival = RemoteRival(process)
-    try:
-        yield rival
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        _ = await process.wait()
-    assert process.returncode == 0
-
-
 # --- what is seen ------------------------------------------------------------------
 
 
@@ -585,7 +238,7 @@ QUIET_TURNS = 25
 
 
 async def acted_or_rests(double: Interposed, run_id: str) -> bool:
-    """Return once the double has acted, True; or once the run rests, False."""
+    """Return once the double has acted, True; or once the run waits, nothing is owed and no call is made, False."""
     quiet, before = 0, -1
     async with asyncio.timeout(PATIENCE_S):
         while not double.acted:
@@ -611,4 +264,103 @@ async def _nothing() -> None:
 async def _is_quiet(double: Interposed, run_id: str, before: int) -> bool:
     row = success(await double.real.run(run_id))
     waits = row is not None and row.state == "waiting" and row.owner is not None
-    return waits and not double.under_way and 0 < double.moments == before
+    is_idle = not double.under_way and 0 < double.moments == before
+    return waits and is_idle and not success(await double.real.wakes())
+
+
+async def has_ended(ledger: Ledger, run_id: str) -> bool:
+    return (await row_of(ledger, run_id)).ended
+
+
+# --- stages -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An engine that drives, over a ledger in whose moments a rival acts."""
+
+    app: Opened
+    double: Interposed
+    rival: Rival
+
+    async def start(self, kind: Kind, number: int) -> None:
+        """The run `r-number` waits for something in the store `c-number`."""
+        _ = success(await self.app.engine.start(WAITS[kind], f"c-{number}", id=f"r-{number}"))
+
+    async def give(self, kind: Kind, number: int) -> None:
+        """What the run waits for; it comes from the rival."""
+        if kind == "hears":
+            await self.rival.signal(f"r-{number}", f"m-{number}")
+        else:
+            await self.rival.append(f"c-{number}", f"m-{number}")
+
+    async def outcome(self, number: int) -> object:
+        return await outcome_of(self.double.real, f"r-{number}")
+
+    async def left(self) -> list[object]:
+        """Who is still registered, and what is owed."""
+        ledger = self.double.real
+        return [*success(await ledger.waiters()), *success(await ledger.wakes())]
+
+    async def in_each_moment(
+        self,
+        act: Callable[[int], Awaitable[object]],
+        begin: Callable[[int], Awaitable[object]],
+        check: Callable[[int], Awaitable[object]],
+        *,
+        first: int = 1,
+        prepare: Callable[[int], Awaitable[object]] | None = None,
+    ) -> int:
+        """Let `act` come in the first moment after `begin` of a run, in the second of another run, and so on.
+
+        The last of them comes when the run rests. How many there were. Each is `check`ed, and has a store of its own.
+        """
+        acted = True
+        for moment in itertools.count(first):
+            if not acted:
+                return moment - 1
+            await make(self.app.store, f"c-{moment}")
+            if prepare is not None:
+                await prepare(moment)
+            await until(lambda: not self.double.under_way)
+            self.double.arm(moment, partial(act, moment))
+            await begin(moment)
+            acted = await acted_or_rests(self.double, f"r-{moment}")
+            if not acted:
+                self.double.disarm()
+                await act(moment)
+            await check(moment)
+        raise AssertionError
+
+
+@asynccontextmanager
+async def driven(world: EngineWorld) -> AsyncGenerator[tuple[Opened, Interposed]]:
+    doubles: list[Interposed] = []
+
+    def around(ledger: Ledger) -> Ledger:
+        doubles.append(Interposed(ledger))
+        return doubles[0]
+
+    async with world.engine(*KNOWN, around=around, poll=SELDOM) as app:
+        yield app, doubles[0]
+
+
+@asynccontextmanager
+async def played(side: Side, folder: Path) -> AsyncGenerator[Stage]:
+    """A stage with a rival over the very same ledger, or in another process."""
+    world = world_of(side, folder)
+    async with driven(world) as (app, double):
+        rivals = remote_rival(world.path) if side == "processes" else local_rival(world, double.real)
+        async with rivals as rival:
+            yield Stage(app, double, rival)
+
+
+def world_of(side: Side, folder: Path) -> EngineWorld:
+    return EngineWorld("memory" if side == "memory" else "sqlite", folder / "app.db")
+
+
+@asynccontextmanager
+async def other_rival(world: EngineWorld) -> AsyncGenerator[Rival]:
+    """A rival in this process that outlives engines: over the same memory, or over the file by itself."""
+    async with world.engine(drive=False, poll=SELDOM) as app, local_rival(world, app.ledger) as rival:
+        yield rival
