@@ -47,6 +47,7 @@ from .steps import raise_recorded
 from .store_call import StoreCall
 from .store_steps import Cancelled, StoreSteps, recorded_outcome
 from .tools import Tools
+from .turnstile import Lost
 from .wait import Reason
 
 __all__ = ["Looking", "StoreWaits", "Taking", "encoded_selection", "not_awaitable"]
@@ -189,6 +190,9 @@ class StoreWaits:
         except Cancelled:
             call.cut()
             await record.complete_cancelled(key, kind, str(store))
+        except Lost:
+            await self._forget(store, key)
+            raise
         except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended, SystemExit):
             raise  # these end more than the call
         except BaseException as error:

@@ -11,8 +11,11 @@ from typing import Literal, TypeAlias
 import pytest
 
 from stepwell import NotReplaySafe, Run, RunFailed, StepFailed, Success, workflow
+from stepwell.core.batch import Batch, ReadSignal, WriteStep
+from stepwell.services.ledger import Verdict
 
 from .engine_world import EngineWorld, Opened, ended, failure, success, until
+from .ledger_double import LedgerDouble
 from .store_world import Chat, Message, append, chats, empty
 
 Log: TypeAlias = list[str]
@@ -113,6 +116,42 @@ class EngineRaceContract:
         assert {"sleep": "None", "signal": "<Success: 1>", "step": "step"}[first.kind] == seen[0]
         read = [key for key, row in rows.items() if row.kind == "signal" and row.status == "done"]
         assert len(read) + len(left) == 1
+
+    async def test_a_signal_whose_reading_was_committed_when_it_lost_is_given_to_the_next_call(
+        self, world: EngineWorld
+    ) -> None:
+        seen: list[list[object]] = []
+
+        class Together(LedgerDouble):
+            """Commits the end of the sleep only when the signal is read: the sleep comes first all the same."""
+
+            read = asyncio.Event()
+
+            async def commit(self, batch: Batch) -> Verdict:
+                keys = {write.row.key for write in batch.writes if isinstance(write, WriteStep)}
+                if any(isinstance(write, ReadSignal) for write in batch.writes):
+                    self.read.set()
+                elif "sleep" in keys:
+                    _ = await self.read.wait()
+                return await super().commit(batch)
+
+        @workflow
+        async def races(run: Run) -> None:
+            first = await run.race(run.sleep("sleep", 0), run.signal("n", int))
+            seen.append([first, await run.signal("n", int), await run.signal("n", int)])
+            _ = await run.signal("end", int)
+
+        async with world.engine(drive=False) as client:
+            handle = success(await client.engine.start(races, id="r"))
+            for n in (1, 2):
+                assert await handle.signal("n", n) == Success(None)
+        for restart in range(2):
+            async with world.engine(races, around=Together) as app:
+                await until(lambda restart=restart: len(seen) > restart)  # type: ignore[misc]
+                rows = await app.steps("r")
+                assert (rows["sleep"].position, rows["signal:n:1"].position) == (1, 2)
+                assert rows["signal:n:2"].value == b'{"signal":1,"again": "signal:n:1"}'
+        assert seen == [[None, Success(1), Success(2)]] * 2
 
     async def test_one_branch_is_no_race(self, world: EngineWorld) -> None:
         @workflow
