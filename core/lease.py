@@ -9,9 +9,9 @@ it is stopped (`stuck`) until somebody resumes it.
 
 from __future__ import annotations
 
-from .run import RunColumns, RunRow, next_state
+from .run import RunColumns, RunEvent, RunRow, next_state
 
-__all__ = ["CRASHES", "LEASE_MS", "RENEW_MS", "claim", "hold"]
+__all__ = ["CRASHES", "LEASE_MS", "RENEW_MS", "claim", "hold", "leave"]
 
 LEASE_MS = 15_000
 """How long an owner is trusted without a sign of life."""
@@ -54,3 +54,16 @@ def claim(row: RunRow, owner: str, now_ms: int, position: int) -> RunColumns:
     state = next_state(row.state, "claim")
     columns |= {"state": state, "owner": owner, "lease_until_ms": hold(now_ms), "problem": None}
     return columns
+
+
+def leave(row: RunRow, event: RunEvent, now_ms: int) -> RunColumns:
+    """The columns by which an owner leaves a run by this event; a LookupError if it cannot."""
+    return {
+        "state": next_state(row.state, event),
+        "updated_at_ms": now_ms,
+        "fence": row.fence + 1,
+        "owner": None,
+        "lease_until_ms": 0,
+        "waiting_on": None,
+        "wake_at_ms": None,
+    }

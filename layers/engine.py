@@ -7,19 +7,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar, TypeVarTuple, cast, final
 
-from ..core import cancellation, repair
-from ..core.batch import Batch, ChangeRun, Fenced, InsertRun, NoRun, RemoveWaiter, RunFence, Write, WriteStep
+from ..core import cancellation
+from ..core.batch import Batch, InsertRun, NoRun
 from ..core.codec import read_error, same_json
-from ..core.damage import read_document
 from ..core.kind import is_a
 from ..core.lease import hold
 from ..core.model import TimedOut, TooLarge, Unavailable, check_name
 from ..core.outcome import Failure, Outcome, Success
 from ..core.poll import DEFAULT_POLL, PollPolicy
-from ..core.run import WANTS_OWNER, RunColumns, RunRow, RunState, next_state
+from ..core.run import WANTS_OWNER, RunRow, RunState, next_state
 from ..core.signal import SignalRow
 from ..core.signal_value import encode_signal
-from ..core.waiter import WaiterRow
 from ..core.waiting_on import explain
 from ..services.clock import Clock, span_ms
 from ..services.engine import (
@@ -42,6 +40,7 @@ from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow, Workflow, WorkflowCall
 from .driver.execution import Pool
+from .driver.intervening import Interventions
 from .driver.listening import Listeners
 from .driver.mailbox import Mailbox
 from .driver.owner import name_owner
@@ -85,6 +84,7 @@ class LedgerEngine:
         self._pool = Pool()
         self._signal_types = SignalTypes()
         self._mailbox = Mailbox(given.ledger, given.wake_bus)
+        self._interventions = Interventions(given.ledger, given.clock)
         self._listeners = Listeners(given.ledger, given.clock, self._drives)
         self._poll = poll
         drives = drive and bool(self._workflows)
@@ -181,34 +181,17 @@ class LedgerEngine:
     # --- looking ----------------------------------------------------------------
 
     async def status(self, id: str) -> Outcome[RunStatus, RunNotFound | Unavailable]:
-        found = await self._row(id)
+        found = await self._interventions.row(id)
         if isinstance(found, Failure):
             return found
         row = found.unwrap()
         if row.state != "waiting" or row.waiting_on is None:
             return Success(self._status(row))
-        waits = await self._waits(id)
+        waits = await self._interventions.waits(id)
         if isinstance(waits, Failure):
             return waits
         text = explain(row.waiting_on, row.wake_at_ms, waits.unwrap())
         return Success(self._status(replace(row, waiting_on=text)))
-
-    async def _waits(self, id: str) -> Outcome[list[tuple[WaiterRow, bytes | None]], Unavailable]:
-        """The waiters of a run, each with the present state of its store as JSON."""
-        read = await self._ledger.waiters(run_id=id)
-        if isinstance(read, Failure):
-            return read
-        waits: list[tuple[WaiterRow, bytes | None]] = []
-        for row in read.unwrap():
-            found = await self._ledger.document(row.waiter.key)
-            if isinstance(found, Failure):
-                return found
-            document = found.unwrap()
-            whole = Success(None) if document is None else read_document(row.waiter.key, document)
-            if isinstance(whole, Failure):
-                return whole
-            waits.append((row, whole.unwrap()))
-        return Success(waits)
 
     async def runs(
         self,
@@ -246,13 +229,6 @@ class LedgerEngine:
         ended = await self._ending(id, timeout)
         return ended if isinstance(ended, Failure) else Success(ended.unwrap().outcome or b"null")
 
-    async def _row(self, id: str) -> Outcome[RunRow, RunNotFound | Unavailable]:
-        read = await self._ledger.run(id)
-        if isinstance(read, Failure):
-            return read
-        row = read.unwrap()
-        return Failure(RunNotFound(id)) if row is None else Success(row)
-
     async def _ending(self, id: str, timeout: Timeout) -> Outcome[RunRow, ResultFailure]:
         """The row of a run that has completed, awaited for `timeout` at most."""
         began_ms = self._clock.now_ms()
@@ -260,7 +236,7 @@ class LedgerEngine:
         attempt = 1
         while True:
             with self._listeners.listening(id) as sign:
-                found = await self._row(id)
+                found = await self._interventions.row(id)
                 if isinstance(found, Failure):
                     return found
                 row = found.unwrap()
@@ -280,7 +256,7 @@ class LedgerEngine:
         _ = check_name("a signal's name", name)
         if dedupe is not None:
             _ = check_name("what tells a signal from others, `dedupe`,", dedupe)
-        found = await self._row(id)
+        found = await self._interventions.row(id)
         if isinstance(found, Failure):
             return found
         row = found.unwrap()
@@ -294,93 +270,32 @@ class LedgerEngine:
             return sent
         if sent.unwrap():
             return Success(None)
-        ended = await self._row(id)
+        ended = await self._interventions.row(id)
         return ended if isinstance(ended, Failure) else Failure(RunEnded(id, ended.unwrap().state))
 
     async def cancel(self, id: str) -> Outcome[None, RunNotFound | Unavailable]:
-        while True:
-            found = await self._row(id)
-            if isinstance(found, Failure):
-                return found
-            row = found.unwrap()
-            if row.ended:
-                return Success(None)
-            ends = cancellation.ends_at_once(row)
-            removed = await self._waiters_removed(id) if ends else Success(())
-            if isinstance(removed, Failure):
-                return removed
-            changed = await self._change(row, cancellation.request(row, self._clock.now_ms()), *removed.unwrap())
-            if isinstance(changed, Failure):
-                return changed
-            if changed.unwrap():
-                break
-        if cancellation.ends_at_once(row):
+        asked = await self._interventions.cancel(id)
+        if isinstance(asked, Failure):
+            return asked
+        before = asked.unwrap()
+        if not before.ended and cancellation.ends_at_once(before):
             self._listeners.tell(id)
-        elif self._worker is not None:
+        elif not before.ended and self._worker is not None:
             self._worker.cancel(id)
             self._worker.look()
         return Success(None)
-
-    async def _waiters_removed(
-        self, id: str, keys: Sequence[str] | None = None
-    ) -> Outcome[tuple[RemoveWaiter, ...], Unavailable]:
-        """The writes that end the waits of a run that nobody executes, all of them or those of these keys."""
-        read = await self._ledger.waiters(run_id=id)
-        if isinstance(read, Failure):
-            return read
-        waiters = [row.waiter for row in read.unwrap() if keys is None or row.waiter.step.key in keys]
-        return Success(tuple(RemoveWaiter(waiter.key, waiter.step) for waiter in waiters))
 
     async def resume(
         self, id: str, *, drop: Sequence[str] = (), reopen: bool = False
     ) -> Outcome[None, RunNotFound | Unavailable]:
         if isinstance(drop, str):
             raise TypeError(f"resume(drop={drop!r}): it is a sequence of keys; write drop=[{drop!r}]")
-        while True:
-            found = await self._row(id)
-            if isinstance(found, Failure):
-                return found
-            row = found.unwrap()
-            if not repair.may_resume(row, reopen=reopen):
-                return Success(None)
-            dropped = await self._dropped(id, drop)
-            if isinstance(dropped, Failure):
-                return dropped
-            removed = await self._waiters_removed(id, drop) if drop else Success(())
-            if isinstance(removed, Failure):
-                return removed
-            writes: tuple[Write, ...] = (*dropped.unwrap(), *removed.unwrap())
-            changed = await self._change(row, repair.resume(row, self._clock.now_ms()), *writes)
-            if isinstance(changed, Failure):
-                return changed
-            if changed.unwrap():
-                break
-        if self._worker is not None:
+        resumed = await self._interventions.resume(id, drop=drop, reopen=reopen)
+        if isinstance(resumed, Failure):
+            return resumed
+        if resumed.unwrap() and self._worker is not None:
             self._worker.look()
         return Success(None)
-
-    async def _dropped(self, id: str, keys: Sequence[str]) -> Outcome[tuple[WriteStep, ...], Unavailable]:
-        """The writes that set these keys of a run aside."""
-        if not keys:
-            return Success(())
-        read = await self._ledger.steps(id)
-        if isinstance(read, Failure):
-            return read
-        return Success(tuple(map(WriteStep, repair.drop(id, read.unwrap(), keys, self._clock.now_ms()))))
-
-    async def _change(self, row: RunRow, columns: RunColumns, *writes: Write) -> Outcome[bool, Unavailable]:
-        """Change a run that still stands at this fence. False: it does not any more. `writes` go with it."""
-        batch = Batch((RunFence(row.id, row.fence),), (*writes, ChangeRun(row.id, columns)))
-        verdict = await self._ledger.commit(batch)
-        match verdict:
-            case Success():
-                return Success(True)
-            case Failure(Fenced()):
-                return Success(False)
-            case Failure(Unavailable() as failure):
-                return Failure(failure)
-            case Failure(refusal):
-                raise AssertionError(f"a change of run {row.id!r} was refused by {refusal!r}")
 
 
 @final

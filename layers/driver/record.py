@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn, final
 
 from ...core.batch import Batch, ChangeRun, Committed, Fenced, RunFence, Write, WriteStep
 from ...core.history import Asked, History, Refused
+from ...core.lease import leave
 from ...core.model import Contended, RecordedError, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure
 from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
@@ -21,24 +22,16 @@ from ...core.step import Mode, StepRow, lose_step, renamed
 from ...core.waiter import Registered
 from ...services.step import DuplicateKey, NotReplaySafe, StepFailed, Suspended
 from ...services.waiters import JoinableWaiters
-from ...services.wake_bus import WakeToken
 from .cancellation import Cancellation
 from .catch_up import PATIENCE_MS, CatchUp
+from .doorbell import Doorbell, Moment
 from .pause import Pauses
 from .race import Group, Races
 from .tools import Tools
 from .turnstile import Turnstile
 from .wait import Reason, Waits
 
-__all__ = ["Moment", "RunRecord"]
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A moment before a look at what a run waits for; no wake that comes after it is missed."""
-
-    token: WakeToken
-    wakes: int
+__all__ = ["RunRecord"]
 
 
 @final
@@ -58,6 +51,7 @@ class RunRecord:
         self.turn = Turnstile()
         self.catch_up = CatchUp(self.history, self.turn)
         self.waits = Waits(clock, self.turn.losing)
+        self.doorbell = Doorbell(row.id, tools, self.waits)
         self.cancellation = Cancellation(row.cancel_requested, clock, self._expire)
         self.races = Races(self.turn, self.waits, self.cancellation)
         self.clock = clock
@@ -252,36 +246,15 @@ class RunRecord:
             self.cancellation.reach()
         raise _cancellation(self.row.id)
 
-    def moment(self) -> Moment:
-        """The present moment, to be taken before looking at what may have to be waited for."""
-        return Moment(self._tools.wake_bus.token(self.row.id), self.waits.wakes)
-
     async def woken(self, moment: Moment, until_ms: int | None) -> Reason:
         """Wait for a wake of the run since `moment`, "wake", or for the instant, "time"; "cancel" comes first.
 
         Who waits has shown for what, by `waits.begin`. A wake is a hint: look again.
         """
-        self._tools.on_wait()
-        hint = asyncio.get_running_loop().create_task(self._hint(moment.token))
-        cancellable = self.cancellation.may_reach
-        try:
-            reason = await self.waits.first(
-                hint, until_ms, cancellable=cancellable, executing=False, wakes=moment.wakes
-            )
-        finally:
-            _ = hint.cancel()
+        reason = await self.doorbell.wait(moment, until_ms, cancellable=self.cancellation.may_reach)
         if reason == "aside":
             raise Suspended
-        return "wake" if reason == "task" else reason
-
-    async def _hint(self, token: WakeToken) -> None:
-        """Return at the hint of the bus; of one that is broken there comes none, and the worker's poll must do."""
-        try:
-            await self._tools.wake_bus.await_wake(self.row.id, token)
-        except Exception as error:
-            message = f"the wake bus failed, so run {self.row.id!r} is woken by polling"
-            asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
-            _ = await asyncio.get_running_loop().create_future()
+        return reason
 
     async def reached(self, row: StepRow, at_ms: int, text: str, *writes: Write) -> bool:
         """Wait for an instant, shown in the run's row. False: cancellation came first. `writes` go with that row."""
@@ -419,21 +392,14 @@ class RunRecord:
     async def end(self, event: RunEvent, outcome: bytes | None, problem: str | None) -> None:
         """Record how the run ended. Nobody writes to it after that, whatever he has read before."""
         _ = self.going_on()  # a run that ends is not waiting, whatever its row said last
-        left = [write for key in tuple(self.open_waiters) for write in self.waiter_removal(key)]
-        _ = await self.commit(*left, self._leave(event, {"outcome": outcome, "problem": problem}))
+        _ = await self.commit(*self._waiters_left(), self._leave(event, {"outcome": outcome, "problem": problem}))
 
     def _leave(self, event: RunEvent, columns: RunColumns) -> ChangeRun:
         """The change by which this owner leaves the run; whatever names its fence after that is refused."""
-        left: RunColumns = {
-            "state": next_state(self.row.state, event),
-            "updated_at_ms": self.clock.now_ms(),
-            "fence": self.row.fence + 1,
-            "owner": None,
-            "lease_until_ms": 0,
-            "waiting_on": None,
-            "wake_at_ms": None,
-        }
-        return ChangeRun(self.row.id, {**left, **columns})
+        return ChangeRun(self.row.id, {**leave(self.row, event, self.clock.now_ms()), **columns})
+
+    def _waiters_left(self) -> list[Write]:
+        return [write for key in tuple(self.open_waiters) for write in self.waiter_removal(key)]
 
     async def give_back(self) -> bool:
         """The execution is over and the run is not: whoever takes it up next begins from what is recorded.
@@ -442,15 +408,16 @@ class RunRecord:
         """
         if self.lost:
             return True
+        removals: list[Write] = []
         if self.cancellation.expired:
-            change = self._leave("cancel", {})
+            removals, change = self._waiters_left(), self._leave("cancel", {})
         elif self.problem is not None:
             change = self._leave("stop", {"problem": self.problem})
         else:
             wake_at_ms = self.waits.free_ms if self._idle else None
             waiting_on = (self.waits.text if self._idle else None) or WANTS_OWNER
             change = self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
-        batch = Batch((self.fence,), (change,))
+        batch = Batch((self.fence,), (*removals, change))
         for _ in range(GIVE_BACK_TRIES):
             verdict = await self._tools.ledger.commit(batch)
             if not isinstance(verdict, Failure) or isinstance(verdict.failure(), Fenced):

@@ -110,7 +110,7 @@ class DrivenSignals:
         is_new = row is None
         row = row or self._waiting_row(call)
         while True:
-            moment = record.moment()
+            moment = record.doorbell.moment()
             is_last = row.at_ms is not None and row.at_ms <= record.clock.now_ms()
             if not await self._looked(call):
                 return None

@@ -42,7 +42,8 @@ from ...core.waiter import Waiter
 from ...services.step import Suspended
 from ...services.store import Claim, Joinable, Lookable, Looked, Selector, StoreDefinition
 from ...services.waiters import JoinableWaiters
-from .record import Moment, RunRecord
+from .doorbell import Moment
+from .record import RunRecord
 from .steps import raise_recorded
 from .store_call import StoreCall
 from .store_steps import Cancelled, StoreSteps, recorded_outcome
@@ -281,7 +282,7 @@ class _Wait(Generic[_T, _R]):
         record = waits.record
         instance_id = None if self._is_new else await waits.look_again(store, row.key)
         while True:
-            moment = record.moment()
+            moment = record.doorbell.moment()
             is_last = row.at_ms is not None and row.at_ms <= record.clock.now_ms()
             outcome = await self._live(call, instance_id)
             missed = None if isinstance(outcome, Success) else outcome.failure()
