@@ -39,8 +39,8 @@ from .wait_child import (
     shelves,
 )
 
-KILLS_A_POINT = 100 if os.environ.get("STEPWELL_SOAK") else 10
-"""Of each role: 20 or 30 in all."""
+KILLS_A_POINT = 50 if os.environ.get("STEPWELL_SOAK") else 10
+"""Of each role: 20 or 30 in all, and five times as many in the long run."""
 
 KINDS: tuple[Kind, ...] = ("sees", "takes", "hears")
 ON_STORES: tuple[Kind, ...] = ("sees", "takes")

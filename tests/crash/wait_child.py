@@ -172,6 +172,7 @@ class EndingLedger(LedgerDouble):
     def __init__(self, real: Ledger, end: End) -> None:
         super().__init__(real)
         self._end = end
+        self.under_way = 0
 
     async def commit(self, batch: Batch) -> Verdict:
         (verdict,) = await self.commit_all((batch,))
@@ -181,7 +182,11 @@ class EndingLedger(LedgerDouble):
         records = any(isinstance(each, WriteStep) and each.row.status == "done" for b in batches for each in b.writes)
         if records:
             self._end.pass_("before record")
-        verdicts = await self.real.commit_all(batches)
+        self.under_way += 1
+        try:
+            verdicts = await self.real.commit_all(batches)
+        finally:
+            self.under_way -= 1
         if records:
             self._end.pass_("after record")
         return verdicts
@@ -189,7 +194,7 @@ class EndingLedger(LedgerDouble):
 
 @dataclass(frozen=True)
 class Opened:
-    ledger: Ledger
+    ledger: EndingLedger
     store: Store
     engine: Engine
     bus: EndingBus
@@ -205,20 +210,20 @@ async def opened(database: Path, end: End, *workflows: AnyWorkflow) -> AsyncGene
         services = base | store.layer() | waiters.layer() | engine.layer(workflows)
         async with build(services) as built:
             env = built.unwrap()
-            yield Opened(double.real, get(env, Store), get(env, Engine), bus)
+            yield Opened(double, get(env, Store), get(env, Engine), bus)
 
 
 # --- the roles -----------------------------------------------------------------------
 
 
 async def parked(app: Opened, number: int) -> None:
-    """Return once the run waits."""
+    """Return once the run waits, and no commit is under way that would pass a point."""
     await until(lambda: _waits(app, number))
 
 
 async def _waits(app: Opened, number: int) -> bool:
     row = (await app.ledger.run(run_of(number))).unwrap()
-    return row is not None and row.state == "waiting"
+    return row is not None and row.state == "waiting" and not app.ledger.under_way
 
 
 async def _is_delivered(app: Opened) -> bool:
