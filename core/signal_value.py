@@ -48,7 +48,7 @@ def _encode_as(value: object, codec: Codec, what: str) -> bytes:
         return codec.encode(value, what)
     except TypeError as error:
         try:
-            data = _encode_own(value, what)
+            data = _JSON.encode(value, what)
             _ = codec.decode(data, what)
         except TypeError:
             raise error from None

@@ -13,7 +13,7 @@ from .model import Path
 from .paths import EACH, SHAPE
 from .waiter import WaiterRow
 
-__all__ = ["explain", "path_text"]
+__all__ = ["explain", "path_text", "until_text"]
 
 SHOWN_PATHS: Final = 8
 SHOWN_VALUES: Final = 3
@@ -23,10 +23,14 @@ SHOWN_CHARACTERS: Final = 60
 def explain(text: str, until_ms: int | None, waits: Iterable[tuple[WaiterRow, bytes | None]]) -> str:
     """`text`, which says what is waited for, with the instants, and what each waiter read as it is now.
 
-    `waits` pairs each waiter with the present state of its store as JSON, None where there is none.
+    `waits` pairs each waiter with the present state of the instance that it looked at as JSON, None where that is gone.
     """
-    until = "" if until_ms is None else f", until {_instant(until_ms)}"
-    return "; ".join([text + until, *(_read(row, document) for row, document in waits)])
+    return "; ".join([until_text(text, until_ms), *(_read(row, document) for row, document in waits)])
+
+
+def until_text(text: str, until_ms: int | None) -> str:
+    """What is waited for, with the first instant at which it ends, if there is one."""
+    return text if until_ms is None else f"{text}, until {_instant(until_ms)}"
 
 
 def _read(row: WaiterRow, document: bytes | None) -> str:

@@ -11,6 +11,9 @@ from typing import Final, Protocol
 
 __all__ = ["Clock", "ManualClock", "span_ms"]
 
+LONGEST_S: Final = 1_000 * 365.25 * 24 * 3600
+"""The longest span of time, so that every instant is a date."""
+
 
 def span_ms(what: str, span: object) -> int:
     """A span of time that a caller gave, in milliseconds. A TypeError or ValueError says of `what` that it is none."""
@@ -19,6 +22,8 @@ def span_ms(what: str, span: object) -> int:
     seconds = span.total_seconds() if isinstance(span, timedelta) else float(span)
     if not isfinite(seconds):
         raise ValueError(f"{what} is a number of seconds, not {span!r}")
+    if abs(seconds) > LONGEST_S:
+        raise ValueError(f"{what} is at most 1,000 years, not {span!r}; for no end at all leave it out")
     return round(seconds * 1000)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
 
 from ..core.codec import Codec
 from ..core.model import (
@@ -156,7 +156,7 @@ class Driver(Protocol):
 class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
     """One durable call, to be awaited: a coroutine that knows its key, so that a forgotten `await` can be named."""
 
-    __slots__ = ("_coroutine", "_driver", "key")
+    __slots__ = ("_begun", "_coroutine", "_driver", "key")
 
     def __init__(self, driver: Driver, key: str, coroutine: Coroutine[Any, Any, _R_co]) -> None:
         step = STEP.get()
@@ -169,7 +169,15 @@ class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
         self._driver = driver
         self._coroutine = coroutine
         self.key = key
+        self._begun = False
         driver.made(self)
+
+    if not TYPE_CHECKING:  # seen by a checker, it would make every attribute exist
+
+        def __getattr__(self, name):
+            raise AttributeError(
+                f"the durable call {self.key!r} has no {name!r}: write `await` before the call, and ask what it gives"
+            )
 
     def send(self, value: Any, /) -> Any:
         self._admit()
@@ -183,6 +191,12 @@ class DurableCall(Coroutine[Any, Any, _R_co], Generic[_R_co]):
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, _R_co]:
+        if self._begun:
+            raise RuntimeError(
+                f"the durable call {self.key!r} was awaited before: keep what it gave, or make another one with a "
+                "key of its own"
+            )
+        self._begun = True
         self._admit()
         return self._driver.carried(self._coroutine).__await__()
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast, final, overload
 
-from ..core.codec import codec_of, result_codec, unwrapped
+from ..core.codec import Codec, codec_of, result_codec, unwrapped
 from ..core.kind import is_a
 from ..core.model import TimedOut, check_name
 from ..core.outcome import Outcome
@@ -126,8 +126,9 @@ class Run:
         same. `TimedOut`: none came in time, and none is lost.
         """
         check_name("a signal's name", name)
+        codec = _signal_codec(name, type_)
         timeout_ms = None if timeout is None else step_span_ms(f"signal {name}", timeout)
-        read = self._driver.signal(name, codec_of(type_), timeout_ms)
+        read = self._driver.signal(name, codec, timeout_ms)
         # The codec gives back a `type_`.
         call = cast(Coroutine[Any, Any, Outcome[_T, TimedOut | InvalidSignal]], read)
         return DurableCall(self._driver, f"signal {name}", call)
@@ -201,6 +202,13 @@ class Run:
 
 
 # --- helpers ----------------------------------------------------------------
+
+
+def _signal_codec(name: str, type_: object) -> Codec:
+    try:
+        return codec_of(type_)
+    except TypeError as error:
+        raise TypeError(f"signal {name!r}: {type_!r} is no type of values that JSON can hold ({error})") from None
 
 
 def _check_key(key: str) -> str:

@@ -24,7 +24,7 @@ from ..core.model import (
 from ..core.outcome import Outcome
 from .clock import span_ms
 from .driver import Driver, DurableCall
-from .store import Claim, Initial, Selector, StoreDefinition, Updater, admit_revision
+from .store import Claim, Initial, Selector, StoreDefinition, Updater, admit_function, admit_revision
 
 __all__ = ["RunStore", "Timeout", "step_span_ms"]
 
@@ -70,6 +70,7 @@ class RunStore(Generic[_T]):
 
     def select(self, key: str, selector: Callable[[_T], _R]) -> DurableCall[Outcome[_R, StoreNotFound | InvalidState]]:
         """What `selector` makes of the state; only that is recorded. It gets a copy of its own."""
+        admit_function(f"the selector of {key!r}", selector)
         codec = result_codec(selector)
         chosen = self._driver.stores.select(key, self._definition, self._id, selector, codec)
         # The codec gives back what the selector's annotation says, and it says _R.
@@ -96,6 +97,7 @@ class RunStore(Generic[_T]):
         None and False are a miss, nothing else is. Runs that take by the same selector get their turns in the order in
         which they began to wait. `StoreNotFound`: the store that was looked at is gone.
         """
+        _admit_taking(key, selector, claim)
         taken = self._driver.stores.take(key, self._definition, self._id, selector, claim, result_codec(selector))
         # The codec gives back what the selector's annotation says, and it says _R.
         return self._call(
@@ -110,6 +112,7 @@ class RunStore(Generic[_T]):
         self, key: str, selector: Selector[_T, _R], claim: Claim[_T, _R]
     ) -> DurableCall[Outcome[Taken[_R], Unmatched | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]]:
         """`take` that does not wait: `Unmatched` says that the selector found nothing."""
+        _admit_taking(key, selector, claim)
         taken = self._driver.stores.take_now(key, self._definition, self._id, selector, claim, result_codec(selector))
         return self._call(
             key,
@@ -131,6 +134,7 @@ class RunStore(Generic[_T]):
         None and False are a miss, nothing else is. The deadline counts from the first time that this is reached; what
         is there when the run looks after it still counts. `StoreNotFound`: the store that was looked at is gone.
         """
+        admit_function(f"the selector of {key!r}", selector)
         timeout_ms = None if timeout is None else step_span_ms(key, timeout)
         found = self._driver.stores.when(key, self._definition, self._id, selector, result_codec(selector), timeout_ms)
         return self._call(key, cast(Coroutine[Any, Any, Outcome[_R, StoreNotFound | InvalidState | TimedOut]], found))
@@ -144,6 +148,11 @@ class RunStore(Generic[_T]):
 
     def _call(self, key: str, coroutine: Coroutine[Any, Any, _R]) -> DurableCall[_R]:
         return DurableCall(self._driver, key, coroutine)
+
+
+def _admit_taking(key: str, selector: object, claim: object) -> None:
+    admit_function(f"the selector of {key!r}", selector)
+    admit_function(f"the claim of {key!r}", claim)
 
 
 def step_span_ms(key: str, span: object) -> int:

@@ -62,6 +62,7 @@ __all__ = [
     "Updater",
     "Waitable",
     "admit_definition",
+    "admit_function",
     "admit_revision",
     "admit_step",
     "define_store",
@@ -78,6 +79,12 @@ Updater: TypeAlias = Callable[[_T], Replace[_T] | None]
 Selector: TypeAlias = Callable[[_T], _R | Literal[False] | None]
 Claim: TypeAlias = Callable[[_T, _R], None]
 Join: TypeAlias = Callable[[Outcome[_A, _E | ReceiptMismatch | TooLarge]], Batch]
+
+
+def admit_function(what: str, function: object) -> None:
+    """A TypeError for what a caller without types may give in place of a function."""
+    if not callable(function):
+        raise TypeError(f"{what} is a function, not {function!r}")
 
 
 async def resolve_initial(initial: Initial[_T]) -> _T:
@@ -362,6 +369,7 @@ class StoreHandle(Generic[_T]):
         seconds; what is there at its end still counts. `StoreNotFound`: there is no store, or the one that was looked
         at is gone. Nothing is written: a wait ends with its caller. A store that cannot wait answers `Unavailable`.
         """
+        admit_function("the selector", selector)
         timeout_ms = None if timeout is None else span_ms("timeout", timeout)
         if timeout_ms is not None and timeout_ms < 0:
             raise ValueError(f"timeout is at least 0, not {timeout!r}")

@@ -19,7 +19,7 @@ from ...core.model import RecordedError
 from ...services.driver import StepCall
 from ...services.step import STEP, StepContext
 
-__all__ = ["Pool", "as_recorded", "text_of"]
+__all__ = ["Pool", "as_recorded", "is_misuse", "text_of"]
 
 THREADS = min(32, (os.cpu_count() or 1) + 4)
 """How many functions that are not async may be executed at once."""
@@ -102,6 +102,15 @@ def text_of(value: object) -> str:
         return (str(value) + _held(value))[:MESSAGE_CHARACTERS]
     except Exception as broken:
         return f"<no text: {type(broken).__name__} in {type(value).__name__}.__str__>"
+
+
+def is_misuse(error: BaseException) -> bool:
+    """Whether this library raised it as a TypeError, of what a caller's function is or did; not the function itself."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    raised_in = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    return isinstance(error, TypeError) and raised_in.startswith(f"{__name__.partition('.')[0]}.")
 
 
 def _held(value: object) -> str:

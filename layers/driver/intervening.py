@@ -38,7 +38,7 @@ class Interventions:
         return Failure(RunNotFound(id)) if row is None else Success(row)
 
     async def waits(self, id: str) -> Outcome[list[tuple[WaiterRow, bytes | None]], Unavailable]:
-        """The waiters of a run, each with the present state of its store as JSON."""
+        """The waiters of a run, each with the present state of what it looked at as JSON; None where that is gone."""
         read = await self._ledger.waiters(run_id=id)
         if isinstance(read, Failure):
             return read
@@ -48,6 +48,8 @@ class Interventions:
             if isinstance(found, Failure):
                 return found
             document = found.unwrap()
+            if document is not None and document.revision.instance_id != row.waiter.seen.instance_id:
+                document = None
             whole = Success(None) if document is None else read_document(row.waiter.key, document)
             if isinstance(whole, Failure):
                 return whole

@@ -20,6 +20,7 @@ from ...core.outcome import Failure
 from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
 from ...core.step import Mode, StepRow, lose_step, renamed
 from ...core.waiter import Registered
+from ...core.waiting_on import until_text
 from ...services.step import DuplicateKey, NotReplaySafe, StepFailed, Suspended
 from ...services.waiters import JoinableWaiters
 from .cancellation import Cancellation
@@ -415,7 +416,9 @@ class RunRecord:
             change = self._leave("stop", {"problem": self.problem})
         else:
             wake_at_ms = self.waits.free_ms if self._idle else None
-            waiting_on = (self.waits.text if self._idle else None) or WANTS_OWNER
+            waiting_on = WANTS_OWNER
+            if self._idle and (text := self.waits.text) is not None:  # a run that hears no wake is due at once
+                waiting_on = until_text(text, self.waits.earliest_ms) if wake_at_ms is None else text
             change = self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
         batch = Batch((self.fence,), (*removals, change))
         for _ in range(GIVE_BACK_TRIES):
@@ -447,7 +450,7 @@ def _position(row: StepRow) -> int:
 def _cut_short(key: str) -> str:
     return (
         f"the durable call {key!r} was cut short from outside, as `asyncio.timeout` does, so a replay would not be the "
-        "same. Give the step itself a `timeout`"
+        "same. Give the call itself a `timeout`, or race it against `run.sleep`"
     )
 
 

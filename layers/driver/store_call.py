@@ -11,7 +11,7 @@ from ...core.model import StoreKey
 from ...core.outcome import Outcome, Success
 from ...core.step import Pin, StepRow
 from ...core.store_outcome import Named, StoreFailure, write_outcome
-from .execution import as_recorded
+from .execution import as_recorded, is_misuse
 from .record import RunRecord
 
 __all__ = ["StoreCall"]
@@ -42,7 +42,7 @@ class StoreCall:
         """The row that records what the caller's own function raised."""
         if self.numbered is not None:
             self._record.turn.abandon(_numbered(self.numbered))
-        kind = "type" if isinstance(error, TypeError) else "error"
+        kind = "type" if is_misuse(error) else "error"
         return replace(self._row, status="failed", value=error_json(as_recorded(error), kind))
 
     def cut(self) -> None:

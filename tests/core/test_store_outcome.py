@@ -20,8 +20,11 @@ from stepwell import (
     StoreKey,
     StoreNotFound,
     Success,
+    TimedOut,
     TooLarge,
+    Unmatched,
 )
+from stepwell.core.paths import EACH, SHAPE
 from stepwell.core.store_outcome import Named, StoreFailure, read_outcome, write_outcome
 
 KEY = StoreKey("orders", "o-1")
@@ -34,6 +37,8 @@ FAILURES: list[StoreFailure] = [
     InvalidState(KEY, (Issue(("lines", 0, "0"), "no"), Issue((), "nor this"))),
     ReceiptMismatch(StepId("r", "k"), recorded="update", requested="delete_from"),
     TooLarge("a state", 2, 1),
+    TimedOut(5_000),
+    Unmatched(REVISION, (("items", EACH, "by"), ("items", SHAPE), ("by key", "0"), ())),
 ]
 KINDS = st.sampled_from(["snapshot", "updated", "deleted", "selected"])
 REVISIONS = st.builds(Revision, st.text("abc-", min_size=1), st.integers(0, 10**6))
@@ -70,6 +75,7 @@ def test_a_success_comes_back(kind: str, revision: Revision | None, previous: in
 
 def test_the_order_of_the_kinds_of_failure_is_kept() -> None:
     """Old records name a failure by its place among them."""
-    assert get_args(StoreFailure) == (StoreNotFound, Conflict, InvalidState, ReceiptMismatch, TooLarge)
+    first = (StoreNotFound, Conflict, InvalidState, ReceiptMismatch, TooLarge)
+    assert get_args(StoreFailure) == (*first, TimedOut, Unmatched)
     recorded = b'{"failure":{"what":"a state","size_bytes":2,"limit_bytes":1},"of":4}'
     assert read_outcome(recorded) == Failure(TooLarge("a state", 2, 1))

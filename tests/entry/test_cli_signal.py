@@ -72,3 +72,13 @@ def test_too_many_are_refused_in_words_of_signals(shell: Shell) -> None:
     assert (full.code, full.error["code"]) == (1, "too_many_signals")
     assert str(UNREAD_SIGNALS) in full.error["error"]
     assert "bytes" not in full.error["error"]
+
+
+def test_signals_that_were_not_read_are_shown(shell: Shell) -> None:
+    shell.start("decides", id="d")
+    shell("signal", "d", "decison", '"yes"', "--dedupe", "k")
+    assert shell("show", "d", "--json").json["unread_signals"] == [{"name": "decison", "value": "yes", "dedupe": "k"}]
+    assert "decison" in shell("show", "d").out
+    shell("signal", "d", "decision", "1")
+    shell("run", f"{SHOP}:decides", "--id", "d")
+    assert [row["name"] for row in shell("show", "d", "--json").json["unread_signals"]] == ["decison"]

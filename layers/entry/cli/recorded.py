@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ....core.codec import read_error
 from ....core.outcome import Failure, Success
 from ....core.run import RunRow
+from ....core.signal import SignalRow
 from ....core.step import StepRow
 from ....services.engine import RunCancelled, RunFailed, RunStatus
 from ....services.workflow import AnyWorkflow
 from .output import Output, instant, json_text, shorten
 from .problem import Problem, problem_of
 
-__all__ = ["outcome_of", "print_run", "run_json", "status_json"]
+__all__ = ["Recorded", "outcome_of", "print_run", "run_json", "status_json"]
 
 # --- for programs -----------------------------------------------------------
 
@@ -32,8 +34,19 @@ def status_json(run: RunStatus | RunRow) -> dict[str, object]:
     }
 
 
-def run_json(row: RunRow, steps: Sequence[StepRow]) -> dict[str, object]:
-    """All that is recorded of a run. `result` is there once it completed, `error` once it failed."""
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """All that is recorded of a run, with the signals that it has not read; `owner_ended`: the owner's process has."""
+
+    row: RunRow
+    steps: Sequence[StepRow]
+    unread: Sequence[SignalRow]
+    owner_ended: bool
+
+
+def run_json(recorded: Recorded) -> dict[str, object]:
+    """All of it. `result` is there once it completed, `error` once it failed."""
+    row = recorded.row
     return {
         **status_json(row),
         "version": row.version,
@@ -41,9 +54,15 @@ def run_json(row: RunRow, steps: Sequence[StepRow]) -> dict[str, object]:
         "wake_at_ms": row.wake_at_ms,
         "cancel_requested": row.cancel_requested,
         "owner": row.owner,
+        "owner_ended": recorded.owner_ended,
         **_outcome_json(row),
-        "steps": [_step_json(step) for step in steps],
+        "steps": [_step_json(step) for step in recorded.steps],
+        "unread_signals": [_signal_json(signal) for signal in recorded.unread],
     }
+
+
+def _signal_json(signal: SignalRow) -> dict[str, object]:
+    return {"name": signal.name, "value": json.loads(signal.value), "dedupe": signal.dedupe}
 
 
 def _outcome_json(row: RunRow) -> dict[str, object]:
@@ -88,7 +107,9 @@ def _error_json(data: bytes) -> dict[str, object]:
 # --- for people -------------------------------------------------------------
 
 
-def print_run(output: Output, row: RunRow, steps: Sequence[StepRow]) -> None:
+def print_run(output: Output, recorded: Recorded) -> None:
+    row, steps = recorded.row, recorded.steps
+    ended = " (that process has ended; the next worker takes the run over)" if recorded.owner_ended else ""
     output.pairs(
         [
             ("run", row.id),
@@ -101,7 +122,7 @@ def print_run(output: Output, row: RunRow, steps: Sequence[StepRow]) -> None:
             ("started", instant(row.created_at_ms)),
             ("changed", instant(row.updated_at_ms)),
             ("goes on", instant(row.wake_at_ms)),
-            ("driven by", row.owner),
+            ("driven by", None if row.owner is None else row.owner + ended),
         ]
     )
     if steps:
@@ -114,6 +135,10 @@ def print_run(output: Output, row: RunRow, steps: Sequence[StepRow]) -> None:
             ],
             whole=("#", "status", "recorded"),
         )
+    if recorded.unread:
+        output.text("")
+        unread = [(signal.name, shorten(signal.value.decode()), signal.dedupe) for signal in recorded.unread]
+        output.table(["unread signal", "value", "dedupe"], unread)
     if row.outcome is not None:
         output.text("")
         _print_outcome(output, row.state == "failed", row.outcome)

@@ -10,16 +10,16 @@ import click
 
 from ....core.model import Unavailable
 from ....core.outcome import Outcome
-from ....core.run import ENDED, RunRow, RunState
-from ....core.step import StepRow
+from ....core.run import ENDED, RunState
 from ....services.engine import RunNotFound, RunStatus
 from ....services.ledger import Ledger
+from ...driver.owner import is_provably_dead
 from ...layer import get
 from ..open import App
 from .options import Settings, open_existing, run_blocking, shared, value_of
 from .output import instant
 from .problem import Problem, problem_of
-from .recorded import print_run, run_json, status_json
+from .recorded import Recorded, print_run, run_json, status_json
 
 __all__ = ["cancel", "resume", "runs", "show"]
 
@@ -76,21 +76,23 @@ async def _list(
 @click.pass_obj
 def show(settings: Settings, run_id: str) -> None:
     """Show a run: how it stands, what it waits for, its steps and what it ended with."""
-    row, steps = run_blocking(_read(settings, run_id))
+    recorded = run_blocking(_read(settings, run_id))
     if settings.as_json:
-        settings.output.json(run_json(row, steps))
+        settings.output.json(run_json(recorded))
     else:
-        print_run(settings.output, row, steps)
+        print_run(settings.output, recorded)
 
 
-async def _read(settings: Settings, run_id: str) -> tuple[RunRow, tuple[StepRow, ...]]:
+async def _read(settings: Settings, run_id: str) -> Recorded:
     async with open_existing(settings) as app:
         ledger = get(app.env, Ledger)
         row = value_of(await ledger.run(run_id))
         if row is None:
             raise problem_of(RunNotFound(run_id))
         waiting_on = value_of(await app.status(run_id)).waiting_on
-        return replace(row, waiting_on=waiting_on), value_of(await ledger.steps(run_id))
+        steps, unread = value_of(await ledger.steps(run_id)), value_of(await ledger.signals(run_id))
+        ended = row.owner is not None and is_provably_dead(row.owner)
+        return Recorded(replace(row, waiting_on=waiting_on), steps, unread, ended)
 
 
 # --- cancel and resume ------------------------------------------------------

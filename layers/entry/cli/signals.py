@@ -28,7 +28,8 @@ __all__ = ["signal"]
 def signal(settings: Settings, run_id: str, name: str, word: str, dedupe: str | None) -> None:
     """Send a run a signal, which it reads when it asks for NAME; it is kept until then.
 
-    VALUE is a JSON value; a word that is none is text. What looks like an option goes after `--`.
+    VALUE is a JSON value; a word that is none is text, and text that reads like JSON stands in quotes of its own, as in
+    '"4711"'. What looks like an option goes after `--`.
     """
     status = run_blocking(_send(settings, run_id, name, _value(word), dedupe))
     if settings.as_json:
