@@ -8,9 +8,10 @@ durable calls raise `Suspended`, so nothing that the workflow does afterwards co
 from __future__ import annotations
 
 import asyncio
+import logging
 import warnings
 from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, final
+from typing import Any, Final, Literal, TypeAlias, TypeVar, final
 
 from ...core.codec import Codec, elements, error_json
 from ...core.history import Asked
@@ -35,6 +36,8 @@ from .turnstile import Lost
 __all__ = ["RunDriver"]
 
 _R = TypeVar("_R")
+
+LOG: Final = logging.getLogger("stepwell")
 
 
 Ending: TypeAlias = tuple[Literal["complete", "fail", "cancel"], bytes | None]
@@ -86,6 +89,8 @@ class RunDriver:
                 record.cancellation.close()
             return True
         except Suspended:
+            if record.problem is not None:
+                LOG.warning("run %s is stuck: %s", self.run_id, record.problem)
             return await record.give_back()
         except asyncio.CancelledError:
             if not record.suspending:

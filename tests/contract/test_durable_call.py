@@ -97,3 +97,23 @@ async def test_a_time_has_its_bounds(world: EngineWorld, span: timedelta | float
     async with world.engine(sleeps) as app:
         said = success(await ended(success(await app.engine.start(sleeps))))
         assert "'nap'" in said
+
+
+async def test_whoever_drives_a_run_that_is_stuck_says_so(world: EngineWorld, caplog: pytest.LogCaptureFixture) -> None:
+    @workflow(name="w")
+    async def before(run: Run) -> None:
+        await run.sleep("long", 60)
+
+    @workflow(name="w")
+    async def after(run: Run) -> None:
+        await run.sleep("short", 60)
+
+    async with world.engine(before) as app:
+        _ = success(await app.engine.start(before, id="r"))
+        await app.waits_for("r", "'long'")
+    async with world.engine(after) as app:
+        await app.clock.advance(60_000)
+        _ = await app.becomes("r", "stuck")
+    assert [record.name for record in caplog.records] == ["stepwell"]
+    assert "run r is stuck: " in caplog.text
+    assert "'short'" in caplog.text

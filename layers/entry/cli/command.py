@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     130 is Ctrl-C. What a command meets is told on standard error, in words or as JSON; only bugs raise.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    logging.getLogger("stepwell").addHandler(logging.NullHandler())  # commands tell it in words of their own
     try:
         _admit(words)
         given: object = root.main(words, prog_name="stepwell", standalone_mode=False, obj=Settings())
