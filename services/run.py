@@ -182,7 +182,7 @@ class Run:
 
         The others are cancelled: `asyncio.CancelledError` reaches each at the durable call where it stands, and they
         may clean up before this returns. Who was first is what was recorded first, in every replay. A wait that lost
-        has consumed nothing: no signal, and no item of a store unless the claim was being committed at that moment.
+        has consumed nothing: no signal, no item of a store.
         """
         _check_awaitables("race", awaitables)
         if not awaitables:

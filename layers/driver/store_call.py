@@ -11,6 +11,7 @@ from ...core.model import StoreKey
 from ...core.outcome import Outcome, Success
 from ...core.step import Pin, StepRow
 from ...core.store_outcome import Named, StoreFailure, write_outcome
+from ...services.step import Suspended
 from .execution import as_recorded, is_misuse
 from .record import RunRecord
 
@@ -27,7 +28,7 @@ class StoreCall:
         self._record = record
         self._row = row
         self._store = store
-        self._writes: tuple[Write, ...] = ()
+        self._writes: tuple[Write, ...] | None = None
         self.numbered: StepRow | None = None
 
     def row(self, outcome: Outcome[Named, StoreFailure]) -> StepRow:
@@ -49,17 +50,29 @@ class StoreCall:
         """It comes to nothing, for now or for good: cancellation takes its place, or it is tried again later."""
         if self.numbered is not None:
             self._record.turn.abandon(_numbered(self.numbered))
-            self.numbered = None
+            self.numbered = self._writes = None
 
     def join(self, outcome: Outcome[Named, StoreFailure]) -> Batch:
         """What is committed beside the operation when it comes to this outcome."""
         row = self.row(outcome)
         if self.numbered is None:
             self.numbered = self._record.number(row)
-            self._writes = (*self._record.waiter_removal(row.key), *self._record.going_on())
         else:
             self.numbered = replace(row, position=self.numbered.position, recorded_at_ms=self.numbered.recorded_at_ms)
+        if self._writes is None:
+            self._writes = (*self._record.waiter_removal(row.key), *self._record.going_on())
         return Batch((self._record.fence,), (WriteStep(self.numbered), *self._writes))
+
+    async def come_first(self) -> None:
+        """In a race that is not decided, wait until only this call may decide it: so what it takes is not lost.
+
+        Raises Lost if another branch has decided it.
+        """
+        if self.numbered is None and self._record.races.may_lose:
+            self.numbered = self._record.number(self._row)
+            await self._record.turn.claim(_numbered(self.numbered))
+            if self._record.suspending:
+                raise Suspended
 
 
 def _numbered(row: StepRow) -> int:

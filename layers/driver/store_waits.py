@@ -151,6 +151,7 @@ class StoreWaits:
         is_final: Callable[[Outcome[Named, StoreFailure]], bool] = lambda _: True,
     ) -> Outcome[Named, StoreFailure]:
         """Take if the selector finds something; what `is_final` is recorded in the same batch."""
+        await call.come_first()
         step = StepId(self.record.row.id, taking.key)
         selector, claim, definition = taking.selector, taking.claim, taking.definition
 

@@ -40,6 +40,7 @@ class Turnstile:
     __slots__ = (
         "_assigned",
         "_changes",
+        "_claims",
         "_held",
         "_leaving",
         "_open",
@@ -62,6 +63,7 @@ class Turnstile:
         self._held = 0
         self._leaving: deque[asyncio.Future[None]] = deque()
         self._assigned: list[int] = []
+        self._claims: set[int] = set()
         self._changes = 0
         self._ticking = False
         self._open = False
@@ -101,6 +103,7 @@ class Turnstile:
         """Nothing is recorded under `position` after all."""
         self._assigned.remove(position)
         heapq.heapify(self._assigned)
+        self._let_through()
 
     def open(self) -> None:
         """The run is set aside: whoever waits goes on at once, and nobody waits from now on."""
@@ -139,7 +142,7 @@ class Turnstile:
         try:
             is_let = await turn
         except asyncio.CancelledError:
-            if turn.cancelled():  # otherwise it was let through just before
+            if turn.cancelled() or position in self._claims:  # otherwise it was let through just before
                 self.forget(position)
                 self.unblock()
             raise
@@ -147,6 +150,18 @@ class Turnstile:
             del self._passing[branch]
         if not is_let:
             raise Lost
+
+    async def claim(self, position: int) -> None:
+        """Wait until all earlier results have reached their branches, and these stand again.
+
+        From then on until something is recorded under `position`, or it is abandoned, no other result reaches a branch:
+        if that is a result, nobody comes before it. Raises Lost if the branch has lost a race before.
+        """
+        self._claims.add(position)
+        try:
+            await self.pass_(position)
+        finally:
+            self._claims.discard(position)
 
     # --- losers ---------------------------------------------------------------
 
@@ -178,6 +193,9 @@ class Turnstile:
         return bool(self._leaving) or (bool(self._waiting) and self._may_pass(self._waiting[0][0]))
 
     def _let(self, position: int) -> None:
+        if position in self._claims:  # its branch stays blocked, and nobody goes before it
+            self._changes += 1
+            return
         if self._assigned and self._assigned[0] == position:
             heapq.heappop(self._assigned)
         self.unblock()
