@@ -15,7 +15,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Generic, TypeAlias, TypeVar, final
 
 from ...core.batch import WriteStep
@@ -58,6 +58,14 @@ _T = TypeVar("_T")
 
 Live: TypeAlias = Callable[[StoreCall, str | None], Awaitable[Outcome[Named, StoreFailure]]]
 """One look, at the instance that is named if one is; Unmatched is a miss."""
+
+Queue: TypeAlias = Callable[[], str | None]
+"""Finds the name of the queue in which a wait gets its turn; None is none."""
+
+
+def _no_queue() -> None:
+    """Each is woken as if it were alone."""
+
 
 READ_PATHS = 1_024
 """More paths than this of one waiter, and it waits for any change of the store."""
@@ -114,7 +122,7 @@ class StoreWaits:
         async def live(call: StoreCall, instance_id: str | None) -> Outcome[Named, StoreFailure]:
             return await self.take_once(call, taking, instance_id, is_final=_is_found)
 
-        return await self._recorded(taking, "store.take", live, None, queue_of(taking.selector))
+        return await self._recorded(taking, "store.take", live, None, partial(queue_of, taking.selector))
 
     async def _look(self, looking: Looking[_T, _R], instance_id: str | None) -> Outcome[Named, StoreFailure]:
         looked = await self._steps.insistently(partial(self._looked, looking))
@@ -170,7 +178,7 @@ class StoreWaits:
     # --- the wait ---------------------------------------------------------------
 
     async def _recorded(
-        self, looking: Looking[_T, _R], kind: str, live: Live, timeout_ms: int | None, queue: str | None = None
+        self, looking: Looking[_T, _R], kind: str, live: Live, timeout_ms: int | None, queue: Queue = _no_queue
     ) -> Outcome[Named, StoreFailure]:
         """The recorded outcome of a wait, or what it comes to now, recorded and handed over in its turn."""
         record, key, store = self.record, looking.key, looking.store
@@ -262,7 +270,7 @@ class _Wait(Generic[_T, _R]):
         row: StepRow,
         live: Live,
         timeout_ms: int | None,
-        queue: str | None,
+        queue: Queue,
         *,
         is_new: bool,
     ) -> None:
@@ -271,7 +279,7 @@ class _Wait(Generic[_T, _R]):
         self._row = row
         self._live = live
         self._timeout_ms = timeout_ms
-        self._queue = queue
+        self._find_queue = queue
         self._is_new = is_new
         self._text = f"{kind.removeprefix('store.')} {looking.key!r} of {looking.store}: " + selector_name(
             looking.selector
@@ -282,6 +290,7 @@ class _Wait(Generic[_T, _R]):
         waits, row, store = self._waits, self._row, self._looking.store
         record = waits.record
         instance_id = None if self._is_new else await waits.look_again(store, row.key)
+        find_queue = lru_cache(maxsize=1)(self._find_queue)  # at the first miss, and once
         while True:
             moment = record.doorbell.moment()
             is_last = row.at_ms is not None and row.at_ms <= record.clock.now_ms()
@@ -295,7 +304,7 @@ class _Wait(Generic[_T, _R]):
                 return Failure(TimedOut(self._timeout_ms or 0))
             instance_id = missed.revision.instance_id
             step = StepId(row.run_id, row.key)
-            waiter = Waiter(store, step, missed.revision, _bounded(missed.read_paths), queue=self._queue)
+            waiter = Waiter(store, step, missed.revision, _bounded(missed.read_paths), queue=find_queue())
             reason = await waits.park(row, waiter, moment, self._text, is_new=self._is_new)
             self._is_new = False
             if reason == "cancel":

@@ -90,13 +90,91 @@ def test_what_can_find_another_thing_has_another_queue(
     assert queue_of(one) != queue_of(other)
 
 
-def test_what_cannot_be_told_has_no_queue() -> None:
+def test_a_selector_may_call_itself() -> None:
     def itself(state: State) -> object:
-        return itself if state else None
+        return itself({}) if state else None
 
+    assert queue_of(itself) == queue_of(itself) != queue_of(first)
+
+
+def test_what_a_selector_names_of_its_module_tells_it_apart() -> None:
+    code = compile("def free(state):\n    return state.get(KIND) or helper(state)\n", "worker.py", "exec")
+    help_code = compile("def helper(state):\n    return state.get(KIND)\n", "worker.py", "exec")
+
+    def made(kind: object) -> Callable[..., object]:
+        space: dict[str, object] = {"__name__": "__main__", "KIND": kind}
+        exec(code, space)
+        exec(help_code, space)
+        free = space["free"]
+        assert callable(free)
+        return free
+
+    assert queue_of(made("a")) == queue_of(made("a")) is not None
+    assert queue_of(made("a")) != queue_of(made("b"))
+    assert queue_of(made(["a"])) is None
+
+
+def test_code_that_differs_in_its_form_alone_has_queues_of_its_own() -> None:
+    def made(text: str) -> Callable[..., object]:
+        space: dict[str, object] = {"__name__": "worker"}
+        exec(compile(text, "worker.py", "exec"), space)
+        selector = space["f"]
+        assert callable(selector)
+        return selector
+
+    forms = [
+        "f = lambda s: len(s) > 1",
+        "f = lambda *s: len(s) > 1",
+        "f = lambda s, /: len(s) > 1",
+        "f = lambda **s: len(s) > 1",
+        "def f(s):\n    try:\n        x = s[0]\n    except LookupError:\n        return 1\n    return x.y",
+        "def f(s):\n    try:\n        x = s[0]\n        return x.y\n    except LookupError:\n        return 1",
+    ]
+    names = [queue_of(made(form)) for form in forms]
+    assert None not in names
+    assert len(set(names)) == len(forms)
+
+
+def local_member() -> Enum:
+    class Local(Enum):
+        A = 1
+
+    return Local.A
+
+
+def made_class() -> type[object]:
+    class Local:
+        pass
+
+    return Local
+
+
+def marked() -> Callable[[State], object]:
+    def look(state: State) -> object:
+        return state.get("a")
+
+    vars(look)["kind"] = "a"
+    return look
+
+
+def partial_of_its_own(fn: Callable[[State], object]) -> Callable[[State], object]:
+    class Own(partial[object]):
+        pass
+
+    return Own(fn)
+
+
+def test_what_cannot_be_told_has_no_queue() -> None:
     assert queue_of(above([1])) is None
     assert queue_of(above(object())) is None
     assert queue_of(Watcher().look) is None
     assert queue_of(Watcher()) is None
-    assert queue_of(itself) is None
+    assert queue_of(partial_of_its_own(above(1))) is None
+    assert queue_of(above(local_member())) is None
+    assert queue_of(above(made_class())) is None
+    assert queue_of(above(Watcher)) is None
+    assert queue_of(above(pytest)) is None
+    assert queue_of(above(10**5_000)) is None
+    assert queue_of(marked()) is None
+    assert queue_of(Colour) is None
     assert queue_of(len) is None
