@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import types
+import weakref
 from collections.abc import (
     Awaitable,
     Callable,
@@ -26,7 +27,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import PlainSerializer, PlainValidator
 
@@ -265,6 +266,17 @@ def result_codec(fn: Callable[..., object]) -> Codec:
     """The codec of what `fn` returns, or, if it is async, of what awaiting it gives."""
     if isinstance(fn, type):
         return codec_of(fn)
+    if not isinstance(fn, types.FunctionType):
+        return _find_result_codec(fn)
+    if (found := _RESULT_CODECS.get(fn)) is None:
+        found = _RESULT_CODECS[fn] = _find_result_codec(fn)
+    return found
+
+
+_RESULT_CODECS: Final[weakref.WeakKeyDictionary[types.FunctionType, Codec]] = weakref.WeakKeyDictionary()
+
+
+def _find_result_codec(fn: Callable[..., object]) -> Codec:
     hints, plain = _hints(fn)
     if "return" not in hints:
         return StrictJson(_WRITE_A_DEF) if getattr(unwrapped(fn), "__name__", "") == "<lambda>" else plain

@@ -250,8 +250,8 @@ class Delivery:
 
     async def _pass_turn(self, wake: Wake) -> None:
         """Let the next of its queue become due, if one waits for that and no later one is due already."""
-        waiter = wake.waiter
-        if waiter is None or not await self._holds_up(waiter, wake.no):
+        waiter, owed = wake.waiter, await self._is_owed(wake)
+        if waiter is None or owed != Success(True) or not await self._holds_up(waiter, wake.no):
             return
         turn = PassTurn(waiter.key, waiter.step, waiter.generation)
         _ = await self._ledger.commit(Batch((), (turn,)))  # if it fails, it is asked again

@@ -22,7 +22,6 @@ from ...core.step import Mode, StepRow, lose_step, renamed
 from ...core.waiter import Registered
 from ...core.waiting_on import until_text
 from ...services.step import DuplicateKey, NotReplaySafe, StepFailed, Suspended
-from ...services.waiters import JoinableWaiters
 from .cancellation import Cancellation
 from .catch_up import PATIENCE_MS, CatchUp
 from .doorbell import Doorbell, Moment
@@ -210,8 +209,8 @@ class RunRecord:
 
     def waiter_removal(self, key: str) -> tuple[Write, ...]:
         """What removes the waiter that the call `key` may have, to be written with what the call came to."""
-        store, waiters = self.open_waiters.get(key), self._tools.waiters
-        if store is None or not isinstance(waiters, JoinableWaiters):
+        store, waiters = self.open_waiters.get(key), self._tools.joinable_waiters
+        if store is None or waiters is None:
             return ()
         return waiters.removal(store, StepId(self.row.id, key)).writes
 

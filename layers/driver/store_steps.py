@@ -21,7 +21,6 @@ from ...core.outcome import Failure, Outcome, Success
 from ...core.step import StepRow
 from ...core.store_outcome import Named, StoreFailure, read_outcome
 from ...services.step import Suspended
-from ...services.store import Joinable
 from .pause import Pauses
 from .record import RunRecord
 from .steps import raise_recorded
@@ -53,7 +52,7 @@ class StoreSteps:
 
     def __init__(self, record: RunRecord, tools: Tools) -> None:
         self._record = record
-        self._store = tools.store
+        self._joinable = tools.joinable
 
     async def recorded(
         self, key: str, kind: str, store: StoreKey, live: Callable[[StoreCall], Awaitable[Outcome[Named, StoreFailure]]]
@@ -94,8 +93,8 @@ class StoreSteps:
 
         `name` says how a success is recorded, and `plain` asks a store that cannot.
         """
-        store = self._store
-        if not isinstance(store, Joinable):
+        store = self._joinable
+        if store is None:
             return mapped(await self.insistently(plain), name)
 
         def join(outcome: Outcome[_A, StoreFailure | ReceiptMismatch | TooLarge]) -> Batch:

@@ -40,8 +40,7 @@ from ...core.step import VALUE_BYTES, StepRow
 from ...core.store_outcome import Named, StoreFailure
 from ...core.waiter import Waiter
 from ...services.step import Suspended
-from ...services.store import Claim, Joinable, Lookable, Looked, Selector, StoreDefinition
-from ...services.waiters import JoinableWaiters
+from ...services.store import Claim, Looked, Selector, StoreDefinition
 from .doorbell import Moment
 from .record import RunRecord
 from .steps import raise_recorded
@@ -140,10 +139,9 @@ class StoreWaits:
     async def _looked(
         self, looking: Looking[_T, _R]
     ) -> Outcome[Looked[_R], StoreNotFound | InvalidState | Unavailable]:
-        store = self._tools.store
-        if isinstance(store, Lookable):
-            return await store.look(looking.definition, looking.id, looking.selector)
-        got = await store.get(looking.definition, looking.id)
+        if (lookable := self._tools.lookable) is not None:
+            return await lookable.look(looking.definition, looking.id, looking.selector)
+        got = await self._tools.store.get(looking.definition, looking.id)
         if isinstance(got, Failure):
             return got
         snapshot: Snapshot[_T] = got.unwrap()
@@ -168,7 +166,7 @@ class StoreWaits:
             return Named("selected", taken.revision, value=value)
 
         operation = Take(taking.store, definition.schema, selector, claim, step, instance_id)
-        if instance_id is not None and not isinstance(self._tools.store, Joinable):
+        if instance_id is not None and self._tools.joinable is None:
             looked = await self._look(taking, instance_id)
             if isinstance(looked, Failure) and isinstance(looked.failure(), StoreNotFound):
                 return looked
@@ -227,12 +225,12 @@ class StoreWaits:
 
     async def park(self, row: StepRow, waiter: Waiter, moment: Moment, text: str, *, is_new: bool) -> Reason:
         """Register the waiter and show that the run waits; then wait. "wake" comes at once if it is due already."""
-        record, waiters = self.record, self._tools.waiters
+        record, waiters = self.record, self._tools.joinable_waiters
         record.waits.begin(row.key, text, row.at_ms)
         record.open_waiters[row.key] = waiter.key
         writes = (WriteStep(row),) if is_new else ()
         until_ms = row.at_ms
-        if isinstance(waiters, JoinableWaiters):
+        if waiters is not None:
             registration = waiters.registration(waiter).writes
             registered = await record.commit(*writes, *registration, *record.standing())
             if any(answer.due for answer in registered):
@@ -240,7 +238,7 @@ class StoreWaits:
         else:
             if shown := (*writes, *record.standing()):
                 _ = await record.commit(*shown)
-            answer = await waiters.register(waiter)
+            answer = await self._tools.waiters.register(waiter)
             if isinstance(answer, Success) and answer.unwrap().due:
                 return "wake"
             if isinstance(answer, Failure):  # nobody will wake it: it looks now and then
@@ -250,7 +248,7 @@ class StoreWaits:
 
     async def _forget(self, store: StoreKey, key: str) -> None:
         """The wait is over: let waiters that were not removed in its batch know."""
-        if not isinstance(self._tools.waiters, JoinableWaiters):
+        if self._tools.joinable_waiters is None:
             _ = await self._tools.waiters.cancel(store, StepId(self.record.row.id, key))
 
 

@@ -31,7 +31,6 @@ from ...core.store_outcome import Named, StoreFailure
 from ...services.store import (
     Claim,
     Initial,
-    Joinable,
     Selector,
     StoreDefinition,
     Updater,
@@ -59,6 +58,7 @@ class DrivenStores:
         self._record = record
         self._ledger = tools.ledger
         self._store = tools.store
+        self._joinable = tools.joinable
         self._ids = tools.ids
         self._steps = StoreSteps(record, tools)
         self._waits = StoreWaits(record, tools, self._steps)
@@ -214,7 +214,7 @@ class DrivenStores:
         return _only(found, StoreNotFound, InvalidState, TimedOut)
 
     def _namer(self, definition: StoreDefinition[_T]) -> _Namer[_T]:
-        return _Namer(None if isinstance(self._store, Joinable) else definition.schema.encode)
+        return _Namer(definition.schema.encode if self._joinable is None else None)
 
     # --- states of recorded revisions -------------------------------------------
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...services.clock import Clock
 from ...services.ids import Ids
 from ...services.ledger import Ledger
-from ...services.store import Store
-from ...services.waiters import Waiters
+from ...services.store import Joinable, Lookable, Store
+from ...services.waiters import JoinableWaiters, Waiters
 from ...services.wake_bus import WakeBus
 from .execution import Pool
 from .signal_types import SignalTypes
@@ -17,7 +18,7 @@ from .signal_types import SignalTypes
 __all__ = ["Tools"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tools:
     """The services, the threads for steps, `on_wait`, called when a run begins to wait for a wake, and what is known of
     the types of signals.
@@ -32,3 +33,18 @@ class Tools:
     pool: Pool
     on_wait: Callable[[], None]
     signal_types: SignalTypes
+
+    @cached_property
+    def joinable(self) -> Joinable | None:
+        """The store, if it can commit more in the batch of an operation."""
+        return self.store if isinstance(self.store, Joinable) else None
+
+    @cached_property
+    def lookable(self) -> Lookable | None:
+        """The store, if it can run a selector on the state that it holds."""
+        return self.store if isinstance(self.store, Lookable) else None
+
+    @cached_property
+    def joinable_waiters(self) -> JoinableWaiters | None:
+        """The waiters, if they can be changed in a batch of the caller's."""
+        return self.waiters if isinstance(self.waiters, JoinableWaiters) else None
