@@ -70,8 +70,11 @@ class Watch:
         return self._notices is None
 
     def commit(self) -> None:
-        """This process has committed: what is seen next may be that."""
+        """This process has committed: what is seen next may be that, so the next question has time."""
         self._busy = True
+        now = self._loop.time()
+        if now >= self._asked_at + BUSY_PAUSE_S:  # never put off twice
+            self._asked_at = now
 
     def stop(self) -> None:
         if self._timer is not None:
