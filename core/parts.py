@@ -9,7 +9,7 @@ from .kind import Kind, is_dict, is_list, is_tuple, key_text, kind_of, make_tupl
 from .model import Path
 from .record import record_type
 
-__all__ = ["NO_PART", "has_text_keys", "items_of", "part_of", "root_of", "with_part", "with_root"]
+__all__ = ["NO_PART", "extras_of", "has_text_keys", "items_of", "part_of", "root_of", "with_part", "with_root"]
 
 
 def has_text_keys(value: dict[object, object]) -> TypeGuard[dict[str, object]]:
@@ -33,6 +33,11 @@ def items_of(value: object) -> Iterator[tuple[Path, object]]:
 
 NO_PART: Final = object()
 """What `part_of` answers when there is nothing."""
+
+
+def extras_of(value: object) -> dict[str, object]:
+    """The undeclared fields of a record; none of any other value."""
+    return (record_type(type(value)).extras(value) if kind_of(type(value)) is Kind.RECORD else None) or {}
 
 
 def root_of(value: object) -> object:

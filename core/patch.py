@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, TypeAlias, TypeVar, assert_never, final
 
 import msgspec
@@ -17,7 +18,7 @@ from pydantic_core import to_json
 
 from .kind import is_dict, is_list, stands_for
 from .model import Path, Paths
-from .parts import NO_PART, has_text_keys, part_of, root_of, with_part, with_root
+from .parts import NO_PART, extras_of, has_text_keys, part_of, root_of, with_part, with_root
 from .paths import SHAPE, minimal
 from .value import same
 
@@ -209,9 +210,20 @@ def _compare(before: object, after: object, changed: Sequence[Path], path: Path,
     elif (inner := root_of(before)) is not before:
         _compare(inner, root_of(after), changed, path, found)
     else:
-        beneath.pop(SHAPE, None)
+        moved = _extras_moved(before, after) if beneath.pop(SHAPE, None) else {}
         for segment, rest in beneath.items():
-            _compare_part(before, after, segment, rest, path, found)
+            if segment not in moved:
+                _compare_part(before, after, segment, rest, path, found)
+        found += [Remove((*path, name)) for name in moved if part_of(before, name) is not NO_PART]
+        found += [Put((*path, name), value) for name, value in moved.items()]
+
+
+def _extras_moved(before: object, after: object) -> dict[str, object]:
+    """The undeclared fields of `after`, from the first on that is not where those that both records have would be."""
+    old, new = extras_of(before), extras_of(after)
+    stayed = [name for name in old if name in new]
+    at = next((at for at, (one, other) in enumerate(zip(stayed, new, strict=False)) if one != other), len(new))
+    return dict(islice(new.items(), at, None))
 
 
 def _compare_part(

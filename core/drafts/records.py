@@ -22,7 +22,11 @@ _ABSENT: Final = object()
 
 
 class RecordNode(Node[object]):
-    """One place that holds a record: `fields` are those its class declares, `extras` the others of an open model."""
+    """One place that holds a record: `fields` are those its class declares, `extras` the others of an open model.
+
+    `_changed` holds the names that were written; True for those that were removed at some time, so that they may stand
+    in another place now.
+    """
 
     __slots__ = ("_changed", "extras", "fields", "type")
 
@@ -31,7 +35,7 @@ class RecordNode(Node[object]):
         self.type: RecordType = record_type(type(raw))
         self.fields = self.type.fields(raw)
         self.extras = self.type.extras(raw) if self.type.extras_allowed else None
-        self._changed: dict[str, None] = {}
+        self._changed: dict[str, bool] = {}
 
     # --- as a node ---
 
@@ -72,12 +76,12 @@ class RecordNode(Node[object]):
 
     def _report_fields(self, path: Path, report: Report) -> None:
         shape = False
-        for name in self._changed:
+        for name, removed in self._changed.items():
             before = self.type.get(self._base, name, _ABSENT)
             after = self.type.get(self._raw, name, _ABSENT)
             if before is not after:
                 report((*path, *self._segments(name)))
-            shape = shape or (before is _ABSENT) is not (after is _ABSENT)
+            shape = shape or (before is _ABSENT) is not (after is _ABSENT) or (removed and after is not _ABSENT)
         if shape:
             report((*path, SHAPE))
 
@@ -110,16 +114,18 @@ class RecordNode(Node[object]):
             self._put(name, self._plain(value))
             self._drop(name)
             self._settle(name)
-        self._changed[name] = None
+        self._changed.setdefault(name, False)
 
     def remove(self, name: str) -> None:
         """Remove an undeclared field; a declared one cannot be removed."""
         if self.extras is None or name not in self.extras:
+            if name not in self.fields:
+                raise AttributeError(f"{self.type.type.__name__!r} object has no attribute {name!r}")
             raise TypeError(f"the field {name!r} of {self.type.type.__name__} cannot be deleted from a draft")
         self._own()
         del self.extras[name]
         self._drop(name)
-        self._changed[name] = None
+        self._changed[name] = True
 
 
 class FieldsView(MutableMapping[str, object]):
@@ -144,6 +150,8 @@ class FieldsView(MutableMapping[str, object]):
         self._node.write(name, value)
 
     def __delitem__(self, name: str) -> None:
+        if name not in self._names():
+            raise KeyError(name)
         self._node.remove(name)
 
     def __iter__(self) -> Iterator[str]:

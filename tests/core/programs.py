@@ -138,7 +138,7 @@ def plain() -> object:
 def loose() -> object:
     return Loose(
         names=Names(["x", "y"]),
-        open=Open.model_validate({"x": 1, "more": [1, 2]}),
+        open=Open.model_validate({"x": 1, "more": [1, 2], "zzb": [3]}),
         place=Place("home", [1]),
         by_number={1: [1], 2: []},
         colours={"c": Colour.RED},
@@ -438,9 +438,19 @@ def record_step(target: Any, op: int, a: int, b: int, k: str) -> object:
         else [f.name for f in dataclasses.fields(target)]
     )
     name = names[a % len(names)]
-    match op % 15:
+    extras = getattr(target, "model_extra", None)
+    match op % 19:
         case 0 | 1:
             setattr(target, name, fresh(a, b, k))
+        case 15 if extras is not None:
+            delattr(target, list(extras)[a])
+        case 16 | 17 if extras:
+            again = list(extras)[a % len(extras)]
+            held = extras[again] if b % 2 else fresh(a, b, k)
+            delattr(target, again)
+            setattr(target, again, held)
+        case 18 if extras is not None:
+            del extras["zz" + k if b % 2 else "more"]
         case 12 | 13:
             kept = [item for at, item in enumerate(getattr(target, name)) if at % 2 == a % 2]
             setattr(target, name, kept)

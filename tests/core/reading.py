@@ -373,7 +373,11 @@ def record_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
                 case _:
                     return None
         case 20 if isinstance(at, BaseModel):
+            notes += list(at.model_extra or {})
             return dict(at.model_extra or {})
+        case 22 if isinstance(at, BaseModel) and at.model_extra:
+            notes.append(next(iter(at.model_extra)))
+            return at.model_extra[next(reversed(at.model_extra))]
         case 21 if isinstance(at, BaseModel):
             return at.model_copy(update={name: b})
         case _:

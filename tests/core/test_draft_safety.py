@@ -11,6 +11,7 @@ import functools
 import json
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,7 +27,8 @@ from pydantic import (
 )
 
 from stepwell.core.draft import apply
-from stepwell.core.paths import SHAPE
+from stepwell.core.patch import replay
+from stepwell.core.paths import SHAPE, diff
 from stepwell.core.value import same
 
 T: dict[str, Any] = {
@@ -385,3 +387,32 @@ def test_a_discriminated_field_may_change_its_class() -> None:
     applied = apply(Both(), updater)
     assert same(applied.state.value, B(x=3))
     assert applied.changed_paths == (("value",),)
+
+
+def test_undeclared_fields_that_are_removed_and_set_again_are_in_another_order() -> None:
+    def again(value: int, draft: Any) -> None:
+        del draft.x
+        draft.x = value
+
+    state = Wide.model_validate({"x": 1, "y": 2})
+    same_value = apply(state, partial(again, 1))
+    assert list(same_value.state.model_extra or {}) == ["y", "x"]
+    assert set(same_value.changed_paths) == set(diff(state, same_value.state)) == {(SHAPE,)}
+    other_value = apply(state, partial(again, 9))
+    assert set(other_value.changed_paths) == set(diff(state, other_value.state)) == {("x",), (SHAPE,)}
+    for applied in (same_value, other_value):
+        assert same(replay(state, applied.patch), applied.state)
+    assert apply(state, lambda d: setattr(d, "x", 3)).changed_paths == (("x",),)
+
+
+def test_an_undeclared_field_that_is_not_there_cannot_be_removed() -> None:
+    def by_name(draft: Any) -> None:
+        del draft.absent
+
+    def by_key(draft: Any) -> None:
+        del draft.model_extra["absent"]
+
+    with pytest.raises(AttributeError):
+        apply(Wide.model_validate({"x": 1}), by_name)
+    with pytest.raises(KeyError):
+        apply(Wide.model_validate({"x": 1}), by_key)
