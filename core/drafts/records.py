@@ -157,8 +157,20 @@ class FieldsView(MutableMapping[str, object]):
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._names()))
 
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self._names()))
+
     def __len__(self) -> int:
         return len(self._names())
+
+    def copy(self) -> dict[str, object]:
+        return dict(self)
+
+    def __or__(self, other: dict[str, object]) -> dict[str, object]:
+        return dict(self) | dict(other)
+
+    def __ror__(self, other: dict[str, object]) -> dict[str, object]:
+        return dict(other) | dict(self)
 
     def __repr__(self) -> str:
         return repr(dict(self))

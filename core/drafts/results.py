@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
-from typing import Final, TypeGuard
+from types import MappingProxyType
+from typing import Final, TypeGuard, TypeVar
 
 from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list, kind_of
 from ..model import Path
@@ -19,6 +20,8 @@ from .node import Root
 from .reads import Place, path_of, place_of, read_whole
 
 __all__ = ["Rebuild", "Selected", "detached", "present"]
+
+_C = TypeVar("_C", list[object], dict[object, object])
 
 SINGLE: Final = 64
 """So many results from a folded scan count as read at their own paths; with more, each element counts as read."""
@@ -74,18 +77,28 @@ class Rebuild:
             return dict(enumerate(map(self._take, value))).values()
         if _is_items(value):
             return {self._take(key): self._take(item) for key, item in value}.items()
+        if _is_mapping_proxy(value):
+            return MappingProxyType({self._take(key): self._take(item) for key, item in value.items()})
         if acts_as_dict(value):
-            made = copy.copy(value)
+            made = self._emptied(value)
             for key, item in value.items():
-                made[key] = self._take(item)
+                made[self._take(key)] = self._take(item)
             return made
         if acts_as_list(value):
-            listed = copy.copy(value)
+            listed = self._emptied(value)
             listed[:] = map(self._take, value)
             return listed
         if _is_deque(value):
             return deque(map(self._take, value), value.maxlen)
         return copy.deepcopy(value, {_REBUILD: self})
+
+    def _emptied(self, value: _C) -> _C:
+        """Another container of the same class that holds nothing yet, but has the same attributes."""
+        made = copy.copy(value)
+        made.clear()
+        held: dict[str, object] = getattr(made, "__dict__", {})
+        held.update({name: self._take(item) for name, item in held.items()})
+        return made
 
 
 _REBUILD: Final = -1  # no object has this id
@@ -101,6 +114,10 @@ def _is_values(value: object) -> TypeGuard[ValuesView[object]]:
 
 def _is_items(value: object) -> TypeGuard[ItemsView[object, object]]:
     return isinstance(value, ItemsView)
+
+
+def _is_mapping_proxy(value: object) -> TypeGuard[MappingProxyType[object, object]]:
+    return type(value) is MappingProxyType
 
 
 def _is_deque(value: object) -> TypeGuard[deque[object]]:

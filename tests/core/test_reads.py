@@ -14,16 +14,17 @@ import itertools
 import pickle
 import tracemalloc
 import warnings
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, ItemsView, KeysView, Mapping
 from decimal import Decimal
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel, ConfigDict, PrivateAttr, RootModel
 
-from stepwell.core.draft import DraftEnded, apply, track_reads
+from stepwell.core.draft import DraftEnded, apply, take, track_reads
 from stepwell.core.model import Path, Paths
 from stepwell.core.paths import EACH, SHAPE, intersect
 from stepwell.core.value import same
@@ -616,6 +617,79 @@ def test_views_within_objects_of_other_classes_become_plain() -> None:
     assert type(held[0]) is Item
     keys, values, items = track_reads(T, lambda s: (s.keys(), s["profile"].values(), s["profile"].items()))[0]
     assert ([*keys], [*values], dict(items)) == ([*T], ["dan", {}], T["profile"])
+
+
+class Tag(BaseModel, frozen=True):
+    name: str
+    rank: int = 0
+
+
+@dataclasses.dataclass(eq=False)
+class Node:
+    x: int
+    y: int = 0
+
+
+class Titled(dict[Any, Any]):
+    title: Any = None
+
+
+class Stack(list[Any]):
+    pass
+
+
+def _titled(state: Any) -> Any:
+    made = Titled({state["tags"][0]: 1})
+    made.title = state["tags"][1]
+    return made
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        lambda s: {s["tags"][0]: 1},
+        lambda s: Counter(s["tags"]),
+        lambda s: defaultdict(int, {s["tags"][0]: 3}),
+        lambda s: OrderedDict([(s["tags"][0], s["tags"][1])]),
+        lambda s: MappingProxyType({s["tags"][0]: s["tags"][1]}),
+        lambda s: ChainMap({s["tags"][0]: 1}),
+        _titled,
+        lambda s: Stack([{s["tags"][0]: 1}]),
+        lambda s: {s["tags"][0]},
+        lambda s: frozenset([s["tags"][0], (1, s["tags"][1])]),
+        lambda s: {(1, (s["tags"][0], 2)): 3},
+        lambda s: {frozenset([s["tags"][0]]): 3},
+        lambda s: Counter([(1, s["tags"][0])]).keys(),
+        lambda s: Counter(s["tags"]).items(),
+        lambda s: Counter(s["tags"]).most_common(),
+        lambda s: deque([{s["tags"][0]: 1}]),
+    ],
+)
+def test_views_as_keys_are_copied_and_read_as_wholes(selector: Selector) -> None:
+    state = {"tags": [Tag(name="a"), Tag(name="b")]}
+    found, paths = track_reads(state, selector)
+    expected = selector(state)
+    assert type(found) is type(expected)
+    assert repr(found) == repr(expected)
+    assert "View" not in "".join(type(part).__name__ for part in parts_within(found))
+    assert ("tags", 0) in paths
+    assert repr(take(state, selector, lambda d, f: None).selected) == repr(expected)
+
+
+def parts_within(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [value, *[part for pair in value.items() for one in pair for part in parts_within(one)]]
+    if isinstance(value, list | tuple | set | frozenset | deque | KeysView | ItemsView):
+        return [value, *[part for one in value for part in parts_within(one)]]
+    assert type(value) is value.__class__
+    return [value, *[part for one in getattr(value, "__dict__", {}).values() for part in parts_within(one)]]
+
+
+def test_a_change_in_what_is_a_key_of_the_result_wakes() -> None:
+    state = {"a": [Node(1), Node(2)]}
+    selector: Selector = lambda s: defaultdict(int, {n: n.x for n in s["a"] if n.x == 1})  # noqa: E731
+    assert wakes(selector, lambda d: setattr(d["a"][0], "y", 5), state)
+    assert not wakes(selector, lambda d: setattr(d["a"][1], "y", 5), state)
 
 
 def test_a_result_that_holds_itself_is_refused() -> None:
