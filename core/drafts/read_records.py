@@ -17,7 +17,19 @@ from pydantic import BaseModel
 
 from ..kind import ATOMS, Kind
 from ..record import RecordType, record_type
-from .reads import FIND_VIEW, PLACES, Form, Place, made_view, part, read_whole, refuse_change, view_of
+from .reads import (
+    FIND_VIEW,
+    PLACES,
+    Form,
+    Place,
+    made_view,
+    part,
+    place_of,
+    read_whole,
+    refuse_change,
+    same_place,
+    view_of,
+)
 from .record_faces import MODEL_CALLS, subclass_of
 from .results import present
 
@@ -25,6 +37,8 @@ __all__: list[str] = []
 
 _PLACE: Final = "__stepwell_place__"
 _GETATTR: Final = "__getattr__"
+_EQ: Final = "__eq__"
+_HASH: Final = "__hash__"
 _get_other: Final[Callable[[object, str], object]] = getattr(BaseModel, _GETATTR)
 
 
@@ -76,10 +90,32 @@ def _make_view_type(known: RecordType) -> type[object]:
             space[_GETATTR] = _extra
     elif not hasattr(user_type, _GETATTR):
         space[_GETATTR] = _beside
+    if getattr(user_type, _EQ) is getattr(object, _EQ):
+        space[_EQ] = _is_same
+        space[_HASH] = _hash_of_place if user_type.__hash__ is object.__hash__ else user_type.__hash__
     for name in known.names:
         get = _root_getter() if known.transparent else _getter(name) if known.is_model else _slot_getter(name)
         space[name] = property(get, refuse_change, refuse_change)
     return subclass_of(user_type, RecordView, _PLACE, space)
+
+
+def _is_same(view: RecordView, other: object) -> bool:
+    """Equality where the class defines none, and so means identity: of one part of a state there may be many views.
+
+    It is no read of its own: what tells two parts apart are their places, and both were reached already.
+    """
+    place, its = _alive(view), place_of(other)
+    return NotImplemented if its is None else same_place(place, its)
+
+
+def _hash_of_place(view: RecordView) -> int:
+    return id(_alive(view)[0])
+
+
+def _alive(view: RecordView) -> Place:
+    place = view.__stepwell_place__
+    place[1].inner()  # DraftEnded if the selector has ended
+    return place
 
 
 def _getter(name: str) -> Callable[[RecordView], object]:

@@ -39,6 +39,7 @@ __all__ = [
     "place_of",
     "read_whole",
     "refuse_change",
+    "same_place",
     "segment_of",
     "view_of",
 ]
@@ -266,6 +267,16 @@ def read_whole(place: Place) -> object:
     """A private copy of what lies there; it counts as read as a whole."""
     place[1].whole = True
     return clone(place[0])
+
+
+def same_place(one: Place, other: Place) -> bool:
+    """Whether two places are one, though they may have been reached in two ways, or in two passes of an iteration."""
+    while one is not other:
+        up, its = one[2], other[2]
+        if one[0] is not other[0] or one[3] != other[3] or up is None or its is None:
+            return False
+        one, other = up, its
+    return True
 
 
 def segment_of(key: object) -> str | int:

@@ -82,12 +82,21 @@ class Row(BaseModel):
         return self.id + len(self.tags)
 
 
+@dataclasses.dataclass(eq=False)
+class Mark:
+    """Equal to nothing but itself."""
+
+    x: int = 0
+    ys: list[int] = dataclasses.field(default_factory=list)
+
+
 class Wide(BaseModel):
     rows: list[Row | Item]
     by: dict[str, dict[str, int]]
     numbers: list[int]
     grid: list[list[int]]
     by_number: dict[int, Point]
+    marks: list[Mark]
 
 
 def wide() -> object:
@@ -103,6 +112,7 @@ def wide() -> object:
         numbers=list(range(70)),
         grid=[[at, at + 1] for at in range(66)],
         by_number={at: Point(at) for at in range(66)},
+        marks=[Mark(at % 7) for at in range(68)],
     )
 
 
@@ -184,7 +194,7 @@ def first_of(items: Iterable[Any], b: int, notes: Notes) -> Any:
 
 
 def list_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
-    match op % 24:
+    match op % 26:
         case 0 | 1 | 2:
             return at[a]
         case 3:
@@ -237,6 +247,13 @@ def list_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
             return (at * 2)[b]
         case 22:
             return [item for _, item in zip(range(b), at, strict=False)]
+        case 23:
+            chosen = max(at, key=note_text) if b % 2 else at[a]
+            notes += [chosen in at, at.index(chosen), at.count(chosen), [item == chosen for item in at]]
+            return chosen
+        case 24:
+            notes.append([item in at[:a] for item in at])
+            notes.append(len({*at, *at}))
         case _:
             notes.append(repr(at) if b % 2 else str(at.copy()))
     return at

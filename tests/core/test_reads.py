@@ -772,6 +772,43 @@ def test_elements_of_a_folded_scan_may_be_kept_and_are_what_they_were() -> None:
     assert track_reads(MANY, selector)[0].id == 2100
 
 
+LONE = {
+    "a": [Node(at) for at in range(100)],
+    "g": [[Node(at) for at in range(10)]],
+    "b": {str(n): Node(n) for n in range(70)},
+}
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        lambda s: s["a"].index(max(s["a"], key=lambda n: n.x)),
+        lambda s: max(s["a"], key=lambda n: n.x) in s["a"],
+        lambda s: s["a"][99] == list(s["a"])[99],
+        lambda s: s["a"][99] != list(s["a"])[99],
+        lambda s: s["a"][98] == list(s["a"])[99],
+        lambda s: len({*s["a"]} | {*s["a"]}),
+        lambda s: s["a"].count(s["a"][-1]),
+        lambda s: [n.x for n in s["a"] if n not in sorted(s["a"], key=lambda n: -n.x)[:90]],
+        lambda s: [[n.x for n in g if n not in g[:9]] for g in s["g"]],
+        lambda s: {n: n.x for n in s["a"]}[s["a"][80]],
+        lambda s: s["b"]["69"] in s["b"].values(),
+        lambda s: ("69", s["b"]["69"]) in [*s["b"].items()],
+        lambda s: s["g"][0][9] in s["a"],
+        lambda s: s["a"][0] == 0 or s["a"][0] == Node(0),
+    ],
+)
+def test_equality_that_is_identity_holds_for_a_part_however_often_it_is_met(selector: Selector) -> None:
+    assert track_reads(LONE, selector)[0] == selector(LONE)
+
+
+def test_a_write_that_puts_another_part_in_place_of_one_that_was_compared_wakes() -> None:
+    selector: Selector = lambda s: s["a"][70] in [n for n in s["a"] if n.x > 50]  # noqa: E731
+    assert wakes(selector, lambda d: d["a"].__setitem__(70, Node(70)), LONE)
+    assert wakes(selector, lambda d: d["a"].__delitem__(3), LONE)
+    assert not wakes(selector, lambda d: setattr(d["a"][80], "y", 5), LONE)
+
+
 def test_many_results_of_a_scan_are_taken_for_each_element() -> None:
     found, paths = track_reads(MANY, lambda s: [item for item in s.items if item.id >= 100])
     assert len(found) == 2900
