@@ -70,9 +70,7 @@ class RecordView:
 def _find_view(type_: type[object]) -> Form:
     view_type = _make_view_type(record_type(type_))
     PLACES[view_type] = view_type.__dict__[_PLACE].__get__
-    plain_call = type(view_type).__call__ is type.__call__  # then calling the type runs no code but C's
-    make = view_type if plain_call else partial(object.__new__, view_type)
-    return view_type, make, view_type.__dict__[_PLACE].__set__
+    return view_type, partial(object.__new__, view_type), view_type.__dict__[_PLACE].__set__
 
 
 FIND_VIEW[Kind.RECORD] = _find_view
@@ -80,7 +78,7 @@ FIND_VIEW[Kind.RECORD] = _find_view
 
 def _make_view_type(known: RecordType) -> type[object]:
     user_type = known.type
-    space: dict[str, object] = {"__new__": object.__new__, "__init__": object.__init__}
+    space: dict[str, object] = {}
     if user_type.__dictoffset__:
         space["__dict__"] = property(_fields)
     if known.is_model:

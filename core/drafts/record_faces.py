@@ -156,20 +156,33 @@ def _make_face_type(known: RecordType) -> type[object]:
 
 
 def subclass_of(user_type: type[object], base: type[object], slot: str, space: dict[str, object]) -> type[object]:
-    """A subclass of the user's class that keeps nothing but `slot`, made without running any hook of that class."""
+    """A subclass of the user's class that keeps nothing but `slot`, made without running any hook of that class.
+
+    To call it, as `type(self)(...)` in a method does, makes a plain object of the user's class.
+    """
     full: dict[str, object] = {
         "__slots__": (slot,),
         "__module__": user_type.__module__,
         "__qualname__": user_type.__qualname__,
         "__doc__": user_type.__doc__,
         "__class__": property(lambda _: user_type),
+        _NEW: _maker_of_plain(user_type),
         **_uncached(user_type),
         **space,
     }
+    if issubclass(user_type, BaseModel):
+        full["model_construct"] = user_type.model_construct
     metaclass = type(user_type)
     maker = ABCMeta if issubclass(metaclass, ABCMeta) else type  # not the metaclass's own: it would set up a new class
     make: Callable[[object, str, tuple[type[object], ...], dict[str, object]], type[object]] = getattr(maker, _NEW)
     return make(metaclass, user_type.__name__, (base, user_type), full)
+
+
+def _maker_of_plain(user_type: type[object]) -> Callable[..., object]:
+    def new(_: type[object], /, *args: object, **named: object) -> object:
+        return user_type(*args, **named)
+
+    return new
 
 
 def _getter(name: str) -> Callable[[RecordFace], object]:

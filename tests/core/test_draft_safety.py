@@ -26,7 +26,7 @@ from pydantic import (
     field_validator,
 )
 
-from stepwell.core.draft import apply
+from stepwell.core.draft import apply, track_reads
 from stepwell.core.patch import replay
 from stepwell.core.paths import SHAPE, diff
 from stepwell.core.value import same
@@ -416,3 +416,73 @@ def test_an_undeclared_field_that_is_not_there_cannot_be_removed() -> None:
         apply(Wide.model_validate({"x": 1}), by_name)
     with pytest.raises(KeyError):
         apply(Wide.model_validate({"x": 1}), by_key)
+
+
+class Money(BaseModel):
+    n: int = 0
+    parts: list[int] = []
+
+    def __add__(self, other: Any) -> Any:
+        return type(self)(n=self.n + other.n)
+
+    def blank(self) -> Any:
+        return type(self)()
+
+    def built(self) -> Any:
+        return type(self).model_construct(n=self.n)
+
+    def checked(self) -> Any:
+        return type(self).model_validate({"n": self.n})
+
+    @classmethod
+    def of(cls, n: int) -> Any:
+        return cls(n=n)
+
+
+@dataclasses.dataclass
+class Pt:
+    x: int = 0
+
+    def moved(self) -> Any:
+        return type(self)(self.x + 1)
+
+    def blank(self) -> Any:
+        return type(self)()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stone:
+    x: int = 0
+
+    def moved(self) -> Any:
+        return type(self)(x=self.x + 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: s["a"] + s["a"],
+        lambda s: s["a"].blank(),
+        lambda s: s["a"].built(),
+        lambda s: s["a"].checked(),
+        lambda s: type(s["a"]).of(5),
+        lambda s: s["p"].moved(),
+        lambda s: s["p"].blank(),
+        lambda s: s["s"].moved(),
+        lambda s: sum(s["l"], start=Money()),
+    ],
+)
+def test_a_method_that_makes_another_of_its_own_class_makes_a_plain_one(make: Callable[[Any], Any]) -> None:
+    state: Any = {"a": Money(n=1), "p": Pt(1), "s": Stone(1), "l": [Money(n=2)], "made": None}
+    expected = make(state)
+
+    def look(view: Any) -> Any:
+        made = make(view)
+        assert type(made) is type(expected)
+        return made
+
+    def store(draft: Any) -> None:
+        draft["made"] = look(draft)
+
+    assert track_reads(state, look)[0] == expected
+    assert same(apply(state, store).state["made"], expected)
