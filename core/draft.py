@@ -31,7 +31,7 @@ from .drafts.faces import child_of, node_of
 from .drafts.intake import plain
 from .drafts.node import Context, DraftEnded, Root
 from .drafts.reads import Reads, view_of
-from .drafts.results import Selected, detached
+from .drafts.results import Selected, detach_error, detached
 from .kind import ATOMS, stands_for
 from .model import Paths, Replace
 from .patch import Patch, between
@@ -109,6 +109,9 @@ def run(
             return Drafted(stands_for(state, root.value()), root.changed_paths())
         if _is_replace(returned):
             return Drafted(stands_for(state, plain(returned.value, root)), None)
+    except BaseException as error:
+        detach_error(error)
+        raise
     finally:
         context.end()
     raise TypeError(_complaint(updater, returned))
@@ -129,6 +132,9 @@ def track_reads(state: _T, selector: Callable[[_T], _R]) -> tuple[_R, Paths]:
         selected = Selected(_admitted("selector", selector, found))
         result = selected.detached()
         return stands_for(found, result), _paths(reads, selected)
+    except BaseException as error:
+        detach_error(error)
+        raise
     finally:
         reads.end()
 
@@ -160,11 +166,17 @@ def take(
             selected = Selected(_admitted("selector", selector, found))
             chosen = stands_for(found, selected.drafted(root))
             read_paths = _paths(reads, selected)
+        except BaseException as error:
+            detach_error(error)
+            raise
         finally:
             reads.end()
         _admitted("claim", claim, claim(draft, chosen))
         result = stands_for(found, detached(chosen))
         return Took(result, read_paths, Drafted(stands_for(state, root.value()), root.changed_paths()))
+    except BaseException as error:
+        detach_error(error)
+        raise
     finally:
         context.end()
 

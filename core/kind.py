@@ -37,6 +37,7 @@ __all__ = [
     "is_tuple",
     "key_text",
     "kind_of",
+    "left_set",
     "make_tuple",
     "stands_for",
 ]
@@ -152,6 +153,11 @@ def acts_as_dict(value: object) -> TypeGuard[dict[object, object]]:
 def acts_as_set(value: object) -> TypeGuard[AbstractSet[object]]:
     """Whether this is a set of any sort, or a draft of one."""
     return isinstance(value, AbstractSet)
+
+
+def left_set(value: AbstractSet[object]) -> AbstractSet[object]:
+    """The left one of two sets that are joined by an operator, which says of what class the result is."""
+    return frozenset(value) if isinstance(value, frozenset) else set(value)
 
 
 def is_iterable(value: object) -> TypeGuard[Iterable[object]]:

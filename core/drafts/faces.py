@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from ..kind import ATOMS, Kind, is_frozenset, is_tuple, kind_of
 from ..value import clone, clone_members
+from .dumping import SERIALIZER, writes_as
 
 if TYPE_CHECKING:
     from .node import Node
@@ -62,7 +63,7 @@ def is_fixed(value: object) -> bool:
     type_ = type(value)
     if type_ in ATOMS:
         return True
-    if is_tuple(value) or is_frozenset(value):
+    if (is_tuple(value) and not type_.__dictoffset__) or is_frozenset(value):
         return all(map(is_fixed, value))
     return kind_of(type_) is Kind.ATOM
 
@@ -89,12 +90,22 @@ def passes_for(type_: type[object], protocol: object) -> Callable[[type[_D]], ty
     def mark(draft: type[_D]) -> type[_D]:
         draft._passes_for = type_
         setattr(draft, _NEW, new)
+        setattr(draft, SERIALIZER, _WRITES_PLAIN)
         if isinstance(protocol, ABCMeta):
             protocol.register(draft)  # so that `match` takes it for a sequence or a mapping
         FACES[draft] = _itself
         return draft
 
     return mark
+
+
+def _plain(draft: object) -> object:
+    node = node_of(draft)
+    assert node is not None
+    return node._present()
+
+
+_WRITES_PLAIN: Final = writes_as(_plain)
 
 
 def _itself(face: object) -> AnyNode:

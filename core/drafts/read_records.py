@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from ..kind import ATOMS, Kind
 from ..record import RecordType, record_type
+from .dumping import SERIALIZER, named_for_errors, writes_as
 from .reads import (
     FIND_VIEW,
     PLACES,
@@ -64,6 +65,14 @@ class RecordView:
     __setattr__ = __delattr__ = refuse_change
 
 
+def _plain(view: object) -> object:
+    assert isinstance(view, RecordView)
+    return read_whole(view.__stepwell_place__)
+
+
+_WRITES_PLAIN: Final = writes_as(_plain)
+
+
 # --- making a view --------------------------------------------------------------
 
 
@@ -78,7 +87,7 @@ FIND_VIEW[Kind.RECORD] = _find_view
 
 def _make_view_type(known: RecordType) -> type[object]:
     user_type = known.type
-    space: dict[str, object] = {}
+    space: dict[str, object] = {SERIALIZER: _WRITES_PLAIN}
     if user_type.__dictoffset__:
         space["__dict__"] = property(_fields)
     if known.is_model:
@@ -257,6 +266,9 @@ class FieldsRead(MutableMapping[str, object]):
         return {name: deepcopy(value) for name, value in self.items()}
 
     __setitem__ = __delitem__ = __ior__ = refuse_change
+
+
+named_for_errors(FieldsRead)
 
 
 class ExtrasRead(FieldsRead):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSet
+from collections.abc import Set as AbstractSet
 
-from ..kind import Kind, acts_as_set, is_set
+from ..kind import Kind, acts_as_set, is_set, left_set
 from ..value import clone
 from .faces import is_fixed
 from .read_views import ContainerView, passes_for_kind
@@ -82,15 +83,20 @@ class SetView(ContainerView):
     def __sub__(self, other: object) -> set[object]:
         return self._all() - set(other) if acts_as_set(other) else NotImplemented
 
-    def __rsub__(self, other: object) -> set[object]:
-        return set(other) - self._all() if acts_as_set(other) else NotImplemented
+    def __ror__(self, other: object) -> AbstractSet[object]:
+        return left_set(other) | self._all() if acts_as_set(other) else NotImplemented
+
+    def __rand__(self, other: object) -> AbstractSet[object]:
+        return left_set(other) & self._all() if acts_as_set(other) else NotImplemented
+
+    def __rsub__(self, other: object) -> AbstractSet[object]:
+        return left_set(other) - self._all() if acts_as_set(other) else NotImplemented
+
+    def __rxor__(self, other: object) -> AbstractSet[object]:
+        return left_set(other) ^ self._all() if acts_as_set(other) else NotImplemented
 
     def __xor__(self, other: object) -> set[object]:
         return self._all() ^ set(other) if acts_as_set(other) else NotImplemented
-
-    __ror__ = __or__
-    __rand__ = __and__
-    __rxor__ = __xor__
 
     __ior__ = __iand__ = __isub__ = __ixor__ = refuse_change
     add = discard = remove = update = refuse_change

@@ -27,7 +27,8 @@ from operator import itemgetter
 from typing import ClassVar, Final, SupportsIndex, TypeVar
 
 from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list
-from .reads import FIND_VIEW, PLACES, Place, View, elements, part, read_whole, refuse_change, segment_of
+from .dumping import SERIALIZER, writes_as
+from .reads import FIND_VIEW, PLACES, Place, View, elements, part, place_of, read_whole, refuse_change, segment_of
 from .results import present
 
 __all__ = ["ContainerView", "DictView", "ListView", "passes_for_kind"]
@@ -66,6 +67,15 @@ class ContainerView(View):
         raise TypeError("a selector's view cannot be pickled; copy.deepcopy(view) is a plain value")
 
     clear = pop = refuse_change
+
+
+def _plain(view: object) -> object:
+    place = place_of(view)
+    assert place is not None
+    return read_whole(place)
+
+
+setattr(ContainerView, SERIALIZER, writes_as(_plain))
 
 
 def passes_for_kind(type_: type[object], kind: Kind, protocol: object) -> Callable[[type[_V]], type[_V]]:

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from ..kind import ATOMS, Kind
 from ..record import RecordType, blank, record_type
 from ..value import same
+from .dumping import SERIALIZER, writes_as
 from .faces import FACES, FIND_MAKER, AnyNode, Maker, child_of
 from .records import ExtrasView, FieldsView, RecordNode
 
@@ -115,6 +116,14 @@ def _assign_validated(node: RecordNode, name: str, value: object) -> None:
             node.write(field, new)
 
 
+def _plain(face: object) -> object:
+    assert isinstance(face, RecordFace)
+    return face.__stepwell_node__._present()
+
+
+_WRITES_PLAIN: Final = writes_as(_plain)
+
+
 # --- making a face --------------------------------------------------------------
 
 
@@ -140,7 +149,7 @@ FIND_MAKER[Kind.RECORD] = _find_maker
 
 def _make_face_type(known: RecordType) -> type[object]:
     user_type = known.type
-    space: dict[str, object] = {}
+    space: dict[str, object] = {SERIALIZER: _WRITES_PLAIN}
     if user_type.__dictoffset__:
         space["__dict__"] = property(_fields_view)
     if known.is_model:

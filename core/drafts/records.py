@@ -12,6 +12,7 @@ from ..kind import ATOMS
 from ..model import Path
 from ..paths import SHAPE
 from ..record import RecordType, record_type
+from .dumping import named_for_errors
 from .faces import AnyNode, child_of
 from .node import ENDED, Node, Report
 
@@ -174,6 +175,9 @@ class FieldsView(MutableMapping[str, object]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+named_for_errors(FieldsView)
 
 
 class ExtrasView(FieldsView):

@@ -8,10 +8,22 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, TypeGuard, TypeVar
 
-from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list, kind_of
+from ..kind import (
+    ATOMS,
+    Kind,
+    acts_as_dict,
+    acts_as_list,
+    is_dict,
+    is_frozenset,
+    is_list,
+    is_set,
+    is_tuple,
+    kind_of,
+)
 from ..model import Path
 from ..record import record_type
 from ..value import clone, clone_members
@@ -19,7 +31,7 @@ from .faces import AnyNode, child_of, node_of
 from .node import Root
 from .reads import Place, path_of, place_of, read_whole
 
-__all__ = ["Rebuild", "Selected", "detached", "present"]
+__all__ = ["Rebuild", "Selected", "detach_error", "detached", "present"]
 
 _C = TypeVar("_C", list[object], dict[object, object])
 
@@ -133,6 +145,49 @@ def present(place: Place, memo: object) -> object:
 def detached(value: object) -> object:
     """`value`, with private copies in place of the drafts in it."""
     return value if type(value) in ATOMS else Rebuild(read_whole)(value)
+
+
+# --- views in an error --------------------------------------------------------------
+
+
+def detach_error(error: BaseException) -> None:
+    """Let an error that a callback raised, and those that led to it, hold copies in place of views and drafts.
+
+    It keeps its text then when they have ended. Objects of other classes that it holds stay the same objects.
+    """
+    todo: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        todo += [one.__cause__, one.__context__, *(one.exceptions if _is_group(one) else ())]
+        with suppress(Exception):  # one that does not let itself be changed, or holds itself, stays as it is
+            _detach_one(one)
+
+
+def _detach_one(error: BaseException) -> None:
+    if any(map(_holds_view, error.args)):
+        error.args = tuple([detached(value) if _holds_view(value) else value for value in error.args])
+    for name, value in list(vars(error).items()):
+        if _holds_view(value):
+            setattr(error, name, detached(value))
+
+
+def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
+    return isinstance(error, BaseExceptionGroup)
+
+
+def _holds_view(value: object) -> bool:
+    """Whether there is a view or a draft in a value: it is one, or a container of which one is a member."""
+    if type(value) in ATOMS:
+        return False
+    if place_of(value) is not None or node_of(value) is not None:
+        return True
+    if is_dict(value):
+        return any(map(_holds_view, value)) or any(map(_holds_view, value.values()))
+    return (is_list(value) or is_tuple(value) or is_set(value) or is_frozenset(value)) and any(map(_holds_view, value))
 
 
 # --- views in a result ------------------------------------------------------------

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, MutableSet
+from collections.abc import Set as AbstractSet
 
-from ..kind import Kind, acts_as_set, is_set
+from ..kind import Kind, acts_as_set, is_set, left_set
 from ..model import Path
 from ..value import clone
 from .faces import FIND_MAKER, AnyNode, is_fixed, node_of, passes_for
@@ -106,15 +107,20 @@ class SetDraft(Node[set[object]]):
     def __sub__(self, other: object) -> set[object]:
         return set(self) - set(other) if acts_as_set(other) else NotImplemented
 
-    def __rsub__(self, other: object) -> set[object]:
-        return set(other) - set(self) if acts_as_set(other) else NotImplemented
+    def __ror__(self, other: object) -> AbstractSet[object]:
+        return left_set(other) | set(self) if acts_as_set(other) else NotImplemented
+
+    def __rand__(self, other: object) -> AbstractSet[object]:
+        return left_set(other) & set(self) if acts_as_set(other) else NotImplemented
+
+    def __rsub__(self, other: object) -> AbstractSet[object]:
+        return left_set(other) - set(self) if acts_as_set(other) else NotImplemented
+
+    def __rxor__(self, other: object) -> AbstractSet[object]:
+        return left_set(other) ^ set(self) if acts_as_set(other) else NotImplemented
 
     def __xor__(self, other: object) -> set[object]:
         return set(self) ^ set(other) if acts_as_set(other) else NotImplemented
-
-    __ror__ = __or__
-    __rand__ = __and__
-    __rxor__ = __xor__
 
     def __ior__(self, other: object) -> SetDraft:
         if not acts_as_set(other):

@@ -114,7 +114,7 @@ class Loose(BaseModel):
     place: Place
     by_number: dict[int, list[int]]
     colours: dict[str, Colour]
-    words: frozenset[str] = frozenset("ab")
+    chosen: frozenset[int] = frozenset((1, 2))
 
 
 def doc() -> object:

@@ -11,6 +11,7 @@ import datetime as dt
 import functools
 import gc
 import itertools
+import json
 import pickle
 import tracemalloc
 import warnings
@@ -21,8 +22,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import pydantic_core
 import pytest
-from pydantic import BaseModel, ConfigDict, PrivateAttr, RootModel
+from pydantic import BaseModel, ConfigDict, PrivateAttr, RootModel, TypeAdapter
 
 from stepwell.core.draft import DraftEnded, apply, take, track_reads
 from stepwell.core.model import Path, Paths
@@ -842,3 +844,158 @@ def test_a_scan_of_100_000_elements_takes_less_than_a_megabyte() -> None:
         tracemalloc.stop()
     assert set(paths) == {("items", SHAPE), ("items", EACH, "done")}
     assert peak < 1_000_000
+
+
+# --- what other code does with a view ---------------------------------------------
+
+
+class Refused(Exception):
+    def __init__(self, what: Any) -> None:
+        super().__init__("refused")
+        self.what = [what]
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+def _while_handling(view: Any) -> Any:
+    try:
+        raise KeyError(view)
+    except KeyError as error:
+        raise RuntimeError("while looking") from error
+
+
+def test_an_error_of_a_callback_keeps_its_text() -> None:
+    state = {"a": [1], "tag": Tag(name="t")}
+    token = object()
+
+    def by(raising: Callable[[Any], Any]) -> list[Any]:
+        errors: list[Any] = []
+        for use in (
+            lambda: track_reads(state, raising),
+            lambda: apply(state, raising),
+            lambda: take(state, raising, raising),
+            lambda: take(state, lambda s: True, lambda d, _: raising(d)),
+        ):
+            with pytest.raises(Exception) as caught:  # noqa: PT011  # of any class
+                use()
+            errors.append(caught.value)
+        return errors
+
+    assert [str(error) for error in by(lambda s: _raise(RuntimeError(s["a"])))] == ["[1]"] * 4
+    assert [str(error) for error in by(lambda s: _raise(KeyError(s["tag"])))] == [repr(state["tag"])] * 4
+    assert [error.what for error in by(lambda s: _raise(Refused({"in": (s["a"], 2)})))] == [[{"in": ([1], 2)}]] * 4
+    assert [str(error.__cause__) for error in by(lambda s: _while_handling(s["a"]))] == ["[1]"] * 4
+    groups = by(lambda s: _raise(ExceptionGroup("two", [ValueError(s["a"]), ValueError(1)])))
+    assert [[str(one) for one in error.exceptions] for error in groups] == [["[1]", "1"]] * 4
+    assert all(error.args[0] is token for error in by(lambda s: _raise(RuntimeError(token, s["a"]))))
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        lambda s: frozenset({1}) | s["s"],
+        lambda s: frozenset({1, 2}) & s["s"],
+        lambda s: frozenset({1, 2}) - s["s"],
+        lambda s: frozenset({1, 2}) ^ s["s"],
+        lambda s: {1} | s["s"],
+        lambda s: {1, 2} & s["s"],
+        lambda s: {1, 2} - s["s"],
+        lambda s: {1, 2} ^ s["s"],
+        lambda s: s["s"] | frozenset({1}),
+        lambda s: s["s"] | s["s"],
+        lambda s: {2: 1}.keys() & s["s"],
+        lambda s: s["f"] | s["s"],
+    ],
+)
+def test_a_set_joined_with_a_view_is_of_the_class_that_python_makes(selector: Selector) -> None:
+    state = {"s": {2}, "f": frozenset({3})}
+    expected = selector(state)
+    joined: list[Any] = []
+
+    def update(draft: Any) -> None:
+        joined.append(selector(draft))
+
+    apply(state, update)
+    joined.append(track_reads(state, selector)[0])
+    assert joined == [expected] * 2
+    assert [type(one) for one in joined] == [type(expected)] * 2
+
+
+class Case(BaseModel):
+    tag: Tag
+    tags: list[Tag] = []
+
+
+DUMPED: dict[str, Any] = {"tag": Tag(name="t"), "tags": [Tag(name="u")], "n": {"k": [1]}, "s": {1}, "node": Node(1)}
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        lambda s: pydantic_core.to_json(s["tag"]),
+        lambda s: pydantic_core.to_json(s["tags"]),
+        lambda s: pydantic_core.to_json({"in": [s["tag"], s["n"], s["s"], s["node"]]}),
+        lambda s: pydantic_core.to_jsonable_python(s),
+        lambda s: TypeAdapter(object).dump_python(s["tags"]),
+        lambda s: TypeAdapter(list[Tag]).dump_python(s["tags"], warnings=False),
+        lambda s: TypeAdapter(list[Tag]).dump_json(s["tags"], warnings=False),
+        lambda s: TypeAdapter(dict[str, list[int]]).dump_python(s["n"], warnings=False),
+        lambda s: TypeAdapter(Node).dump_python(s["node"]),
+        lambda s: s["tag"].model_dump(),
+        lambda s: json.dumps(copy.deepcopy(s["n"])),
+    ],
+)
+def test_pydantic_writes_a_view_or_a_draft_as_the_plain_value(dump: Selector) -> None:
+    expected = dump(DUMPED)
+    assert track_reads(DUMPED, dump)[0] == expected
+    dumped: list[Any] = []
+    apply(DUMPED, lambda d: dumped.append(copy.deepcopy(dump(d))))
+    assert dumped == [expected]
+    whole = track_reads(DUMPED, lambda s: dump(s) and None)[1]
+    assert intersect(whole, [("tag", "rank"), ("tags", 0, "rank"), ("n", "k", 0), ("s",), ("node", "y")])
+
+
+def test_pydantic_takes_a_view_of_a_model_where_it_takes_the_model() -> None:
+    assert track_reads(DUMPED, lambda s: TypeAdapter(Tag).validate_python(s["tag"]))[0] == Tag(name="t")
+    case, paths = track_reads(DUMPED, lambda s: Case(tag=s["tag"], tags=[*s["tags"]]))
+    assert case == Case(tag=Tag(name="t"), tags=[Tag(name="u")])
+    assert type(case.tag) is Tag
+    assert intersect(paths, [("tag", "rank")])
+    assert intersect(paths, [("tags", 0, "rank")])
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        lambda s: TypeAdapter(Tag).dump_python(s["tag"]),
+        lambda s: Case(tag=s["tag"]).model_dump(),
+        lambda s: json.dumps(s["n"]),
+    ],
+)
+def test_what_insists_on_a_true_object_raises(dump: Selector) -> None:
+    with pytest.raises(TypeError, match="serializ"):
+        track_reads(DUMPED, dump)
+    with pytest.raises(TypeError, match="serializ"):
+        apply(DUMPED, dump)
+
+
+class Visit(NamedTuple):
+    n: int
+
+
+class Noted(Visit):
+    pass
+
+
+def test_a_named_tuple_that_may_have_attributes_is_handed_out_as_another() -> None:
+    state = {"t": Noted(1)}
+
+    def mark(value: Any) -> None:
+        value["t"].seen = True
+
+    track_reads(state, mark)
+    apply(state, mark)
+    assert not vars(state["t"])
+    assert type(track_reads(state, lambda s: s["t"])[0]) is Noted
