@@ -34,6 +34,7 @@ __all__ = [
     "is_list",
     "is_set",
     "is_subclass",
+    "is_text",
     "is_tuple",
     "key_text",
     "kind_of",
@@ -134,6 +135,13 @@ def is_set(value: object) -> TypeGuard[set[object]]:
 
 def is_frozenset(value: object) -> TypeGuard[frozenset[object]]:
     return type(value) is frozenset
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether this is text that finds in a dict what its plain text finds; members of a `StrEnum` do."""
+    if type(value) is str:
+        return True
+    return isinstance(value, str) and type(value).__eq__ is str.__eq__ and type(value).__hash__ is str.__hash__
 
 
 def is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:

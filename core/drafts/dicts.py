@@ -9,7 +9,7 @@ from collections.abc import Hashable, ItemsView, Iterable, Iterator, KeysView, M
 from itertools import islice
 from typing import Final, TypeAlias
 
-from ..kind import ATOMS, Kind, acts_as_dict, is_dict, key_text
+from ..kind import ATOMS, Kind, acts_as_dict, is_dict, is_text, key_text
 from ..model import Path
 from ..paths import SHAPE
 from .faces import FIND_MAKER, AnyNode, child_of, passes_for
@@ -82,6 +82,8 @@ class DictDraft(Node[dict[object, object]]):
 
     def _as_held(self, key: object) -> object:
         """The key that the dict holds in place of an equal one: `True` and `1.0` find `1`, and have another text."""
+        if is_text(key):
+            return str.__str__(key)
         if type(key) in self._context.key_types or type(key) is type(next(iter(self._raw), None)):
             return key
         return next((held for held in self._raw if held == key), key)

@@ -31,7 +31,7 @@ from .reads import (
     same_place,
     view_of,
 )
-from .record_faces import MODEL_CALLS, subclass_of
+from .record_faces import MODEL_CALLS, cached_of, subclass_of
 from .results import present
 
 __all__: list[str] = []
@@ -100,10 +100,29 @@ def _make_view_type(known: RecordType) -> type[object]:
     if getattr(user_type, _EQ) is getattr(object, _EQ):
         space[_EQ] = _is_same
         space[_HASH] = _hash_of_place if user_type.__hash__ is object.__hash__ else user_type.__hash__
+    space.update({name: property(_cached(name, func)) for name, func in cached_of(user_type).items()})
     for name in known.names:
         get = _root_getter() if known.transparent else _getter(name) if known.is_model else _slot_getter(name)
         space[name] = property(get, refuse_change, refuse_change)
     return subclass_of(user_type, RecordView, _PLACE, space)
+
+
+def _cached(name: str, func: Callable[[object], object]) -> Callable[[RecordView], object]:
+    """A cached property, computed once for a view: what it sees cannot change. What it reads was read then."""
+
+    def get(view: RecordView) -> object:
+        raw, reads, *_ = view.__stepwell_place__
+        if reads.shared:  # which is that of other views as well
+            return func(view)
+        cached = reads.cached
+        if cached is None:
+            cached = reads.cached = {}
+        key = (id(raw), name)  # a RootModel and the model in it have one record
+        if key not in cached:
+            cached[key] = func(view)
+        return cached[key]
+
+    return get
 
 
 def _is_same(view: RecordView, other: object) -> bool:
@@ -238,8 +257,14 @@ class FieldsRead(MutableMapping[str, object]):
         return part(place, name, name, held[name])
 
     def __iter__(self) -> Iterator[str]:
-        self._place[1].shape = True
-        return iter(self._held())
+        return self._names(list(self._held()))
+
+    def _names(self, names: list[str]) -> Iterator[str]:
+        reads = self._place[1]
+        reads.shape = True
+        for name in names:
+            reads.inner()  # DraftEnded if the selector has ended
+            yield name
 
     def __len__(self) -> int:
         self._place[1].shape = True
@@ -249,7 +274,7 @@ class FieldsRead(MutableMapping[str, object]):
         return repr(dict(self))
 
     def __reversed__(self) -> Iterator[str]:
-        return iter([*self][::-1])
+        return self._names([*self._held()][::-1])
 
     def copy(self) -> dict[str, object]:
         return dict(self)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableSet
 from collections.abc import Set as AbstractSet
+from itertools import chain
 
-from ..kind import Kind, acts_as_set, is_set, left_set
+from ..kind import ATOMS, Kind, acts_as_set, is_set, left_set
 from ..value import clone
 from .faces import is_fixed
 from .read_views import ContainerView, passes_for_kind
-from .reads import refuse_change
+from .reads import chunks, refuse_change
 
 __all__ = ["SetView"]
 
@@ -20,20 +21,24 @@ class SetView(ContainerView):
 
     __slots__ = ()
 
-    def _all(self) -> set[object]:
+    def _read(self) -> set[object]:
         raw, reads, *_ = self._place
         reads.whole = True
         assert is_set(raw)
-        return {item if is_fixed(item) else clone(item) for item in raw}
+        return raw
+
+    def _all(self) -> set[object]:
+        raw = self._read()
+        return raw.copy() if ATOMS.issuperset(map(type, raw)) else set(map(_handed, raw))
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._read())
 
     def __iter__(self) -> Iterator[object]:
-        return iter(self._all())
+        return chain.from_iterable(chunks(self._place[1], map(_handed, self._read())))
 
     def __contains__(self, item: object) -> bool:
-        return item in self._all()
+        return item in (self._read() if type(item) in ATOMS else self._all())
 
     def copy(self) -> set[object]:
         return self._all()
@@ -101,3 +106,8 @@ class SetView(ContainerView):
     __ior__ = __iand__ = __isub__ = __ixor__ = refuse_change
     add = discard = remove = update = refuse_change
     intersection_update = difference_update = symmetric_difference_update = refuse_change
+
+
+def _handed(item: object) -> object:
+    """What a selector gets for an element of a set: a copy of one that could be changed by force, as a frozen model."""
+    return item if is_fixed(item) else clone(item)

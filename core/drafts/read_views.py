@@ -26,9 +26,21 @@ from itertools import chain, starmap
 from operator import itemgetter
 from typing import ClassVar, Final, SupportsIndex, TypeVar
 
-from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list
+from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list, is_text
 from .dumping import SERIALIZER, writes_as
-from .reads import FIND_VIEW, PLACES, Place, View, elements, part, place_of, read_whole, refuse_change, segment_of
+from .reads import (
+    FIND_VIEW,
+    PLACES,
+    Place,
+    View,
+    chunks,
+    elements,
+    part,
+    place_of,
+    read_whole,
+    refuse_change,
+    segment_of,
+)
 from .results import present
 
 __all__ = ["ContainerView", "DictView", "ListView", "passes_for_kind"]
@@ -225,6 +237,8 @@ class DictView(ContainerView):
         place = self._place
         raw = place[0]
         assert is_dict(raw)
+        if is_text(key):
+            key = str.__str__(key)
         value = raw.get(key, _ABSENT)
         if type(key) is str:
             if type(value) in ATOMS or value is _ABSENT:
@@ -265,12 +279,14 @@ class DictView(ContainerView):
         return len(self._raw)
 
     def __iter__(self) -> Iterator[object]:
-        self._place[1].shape = True
-        return iter(self._raw)
+        reads = self._place[1]
+        reads.shape = True
+        return chain.from_iterable(chunks(reads, self._raw))
 
     def __reversed__(self) -> Iterator[object]:
-        self._place[1].shape = True
-        return reversed(self._raw)
+        reads = self._place[1]
+        reads.shape = True
+        return chain.from_iterable(chunks(reads, reversed(self._raw)))
 
     def keys(self) -> KeysView[object]:
         return Keys(self)

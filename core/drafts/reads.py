@@ -32,6 +32,7 @@ __all__ = [
     "Place",
     "Reads",
     "View",
+    "chunks",
     "elements",
     "made_view",
     "part",
@@ -50,8 +51,9 @@ FOLD_AFTER: Final = 64
 FOLD_INNER: Final = 8
 """An iteration within an iteration folds after that fraction of elements, so that scans in scans stay small."""
 
-MANY: Final = 1024
-"""So many parts of one container have a record of their own, however they are reached."""
+LIMITS: Final = ((0, 1024), (4096, 16), (8192, 4), (16_384, 1))
+"""From how many records of one selector on, how many parts of one container have a record of their own, however they
+are reached. All further parts share one."""
 
 CHUNK: Final = 256
 """How many elements of a folded iteration are made at a time."""
@@ -60,19 +62,54 @@ FEW: Final = 8
 """Beside `EACH`, so many elements keep paths of their own; if there are more, these are taken for each as well."""
 
 
-# --- what was read --------------------------------------------------------------
+# --- what was read: the whole of it ---------------------------------------------
+
+
+class Extent:
+    """What the records of one selector share: how large they may grow, and what its iterations are about to give.
+
+    `limit` is how many parts of one container may have a record of their own by now.
+    """
+
+    __slots__ = ("count", "limit", "live")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.limit = LIMITS[0][1]
+        self.live: dict[object, tuple[list[object], ...]] = {}
+
+    def grow(self) -> None:
+        """There is one record more."""
+        self.count += 1
+        if self.count in _STAGES:
+            self.limit = _STAGES[self.count]
+
+    def end(self) -> None:
+        """Let each iteration come back here for what is next."""
+        for ahead in self.live.values():
+            for values in ahead:
+                values.clear()
+        self.live.clear()
+
+
+_STAGES: Final = dict(LIMITS)
+
+
+# --- what was read: at one place --------------------------------------------------------------
 
 
 class Reads:
     """What was read at one place: `keys` are parts read as wholes, `kids` the records of others, `each` of all.
 
     A `shared` record is that of several places. Any other has the one `view` of its place, so that a part of a state
-    is the same object however it is reached.
+    is the same object however it is reached, and what properties of it have `cached`.
     """
 
-    __slots__ = ("each", "fold_after", "keys", "kids", "shape", "shared", "view", "whole")
+    __slots__ = ("cached", "each", "extent", "fold_after", "keys", "kids", "shape", "shared", "view", "whole")
 
-    def __init__(self, fold_after: int = FOLD_AFTER, shared: bool = False) -> None:
+    def __init__(self, fold_after: int = FOLD_AFTER, shared: bool = False, extent: Extent | None = None) -> None:
+        self.extent = extent or Extent()
+        self.cached: dict[object, object] | None = None
         self.keys: dict[str | int, None] = {}
         self.kids: dict[str | int, Reads] | None = None
         self.each: Reads | None = None
@@ -85,7 +122,8 @@ class Reads:
         """A part was read as a whole, or was looked for and is not there."""
         keys = self.keys
         if segment not in keys:
-            if len(keys) < MANY:
+            if len(keys) < self.extent.limit:
+                self.extent.grow()
                 keys[segment] = None
             else:
                 self.folded().whole = True
@@ -97,15 +135,17 @@ class Reads:
             kids = self.kids = {}
         found = kids.get(segment)
         if found is None:
-            if len(kids) >= MANY:
+            extent = self.extent
+            if len(kids) >= extent.limit:
                 return self.folded()
-            found = kids[segment] = Reads(fold_after or self.fold_after, self.shared)
+            extent.grow()
+            found = kids[segment] = Reads(fold_after or self.fold_after, self.shared, extent)
         return found
 
     def folded(self) -> Reads:
         """The one record of all parts that have none of their own."""
         if self.each is None:
-            self.each = Reads(self.inner(), True)
+            self.each = Reads(self.inner(), True, self.extent)
         return self.each
 
     def inner(self) -> int:
@@ -156,12 +196,14 @@ class Reads:
 
     def end(self) -> None:
         """Make every view that leads here dead."""
+        if self.extent.live:
+            self.extent.end()
         if self.kids is not None:
             for kid in self.kids.values():
                 kid.end()
         if self.each is not None:
             self.each.end()
-        self.view = None  # which leads back here
+        self.view = self.cached = None  # which lead back here
         self.__class__ = _Ended  # pyright: ignore[reportAttributeAccessIssue]  # of the same layout: every use raises
 
 
@@ -174,7 +216,8 @@ class _Ended(Reads):
 
     __slots__ = ()
 
-    keys = kids = each = view = shape = whole = shared = fold_after = property(_refuse_ended, _refuse_ended)  # pyright: ignore[reportAssignmentType]
+    keys = kids = each = view = shape = whole = property(_refuse_ended, _refuse_ended)  # pyright: ignore[reportAssignmentType]
+    shared = fold_after = extent = cached = property(_refuse_ended, _refuse_ended)  # pyright: ignore[reportAssignmentType]
     end = add = kid = folded = inner = paths = _refuse_ended  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
 
@@ -329,11 +372,29 @@ def elements(
         else:
             yield (key,), (view_of(value, reads.kid(at, inner), place, key),)
     pool: list[object] = []
-    while chunk := list(islice(values, CHUNK)):
-        names = list(islice(keys, len(chunk))) if named else []
-        pool = _shared(place, reads.folded(), iter(names) if named else keys, chunk, pool)
-        yield names, pool
-    reads.shape = True
+    live, this = reads.extent.live, object()
+    try:
+        while chunk := list(islice(values, CHUNK)):
+            names: list[object] = list(islice(keys, len(chunk))) if named else []
+            pool = _shared(place, reads.folded(), iter(names) if named else keys, chunk, pool)
+            live[this] = (names, pool)
+            yield names, pool
+        reads.shape = True
+    finally:
+        live.pop(this, None)
+
+
+def chunks(reads: Reads, values: Iterable[object]) -> Iterator[list[object]]:
+    """Values that need no view, many at a time; DraftEnded for those that are asked for when the selector has ended."""
+    values = iter(values)
+    live, this = reads.extent.live, object()
+    try:
+        while chunk := list(islice(values, CHUNK)):
+            live[this] = (chunk,)
+            yield chunk
+            reads.inner()
+    finally:
+        live.pop(this, None)
 
 
 def _shared(

@@ -27,7 +27,7 @@ from .dumping import SERIALIZER, writes_as
 from .faces import FACES, FIND_MAKER, AnyNode, Maker, child_of
 from .records import ExtrasView, FieldsView, RecordNode
 
-__all__ = ["MODEL_CALLS", "subclass_of"]
+__all__ = ["MODEL_CALLS", "cached_of", "subclass_of"]
 
 _NODE: Final = "__stepwell_node__"
 _SETATTR: Final = "__setattr__"
@@ -223,11 +223,18 @@ def _set_field(face: RecordFace, name: str, value: object) -> None:
 
 def _uncached(user_type: type[object]) -> dict[str, object]:
     """Cached properties as ordinary ones: a draft may change, so it keeps nothing that was computed from it."""
-    found: dict[str, object] = {}
+    return {name: property(func) for name, func in cached_of(user_type).items()}
+
+
+def cached_of(user_type: type[object]) -> dict[str, Callable[[object], object]]:
+    """What the cached properties of a class compute."""
+    found: dict[str, Callable[[object], object]] = {}
     for base in reversed(user_type.__mro__):
         for name, attribute in vars(base).items():
             if isinstance(attribute, functools.cached_property):
-                found[name] = property(attribute.func)
+                found[name] = attribute.func
+            else:
+                found.pop(name, None)
     return found
 
 

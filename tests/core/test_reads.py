@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import datetime as dt
+import enum
 import functools
 import gc
 import itertools
@@ -20,13 +21,14 @@ from collections.abc import Callable, ItemsView, KeysView, Mapping
 from decimal import Decimal
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pydantic_core
 import pytest
 from pydantic import BaseModel, ConfigDict, PrivateAttr, RootModel, TypeAdapter
 
 from stepwell.core.draft import DraftEnded, apply, take, track_reads
+from stepwell.core.drafts.reads import place_of
 from stepwell.core.model import Path, Paths
 from stepwell.core.paths import EACH, SHAPE, intersect
 from stepwell.core.value import same
@@ -999,3 +1001,202 @@ def test_a_named_tuple_that_may_have_attributes_is_handed_out_as_another() -> No
     apply(state, mark)
     assert not vars(state["t"])
     assert type(track_reads(state, lambda s: s["t"])[0]) is Noted
+
+
+# --- what it costs ----------------------------------------------------------------
+
+
+class Loud(str):
+    """Text that counts how often it is looked at by others of its kind."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        Loud.hashed += 1
+        return str.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, str(other))
+
+
+class Label(BaseModel, frozen=True):
+    copied: ClassVar[list[int]] = []
+    n: int
+
+    def __hash__(self) -> int:
+        Label.copied.append(self.n)
+        return self.n
+
+
+def test_a_look_at_a_set_copies_none_of_it() -> None:
+    state = {"s": {Label(n=1), Label(n=2)}, "n": {1, 2}}
+    Label.copied.clear()
+    assert track_reads(state, lambda s: (len(s["s"]), bool(s["s"]), 7 in s["s"], 1 in s["n"]))[0] == (
+        2,
+        True,
+        False,
+        True,
+    )
+    assert Label.copied == []
+    assert track_reads(state, lambda s: Label(n=1) in s["s"] and None)[1] == (("s",),)
+    assert track_reads(state, lambda s: [type(one) for one in s["s"]])[0] == [Label] * 2
+    found: Any = track_reads(state, lambda s: [*s["s"]])[0]
+    assert all(one is not kept for one in found for kept in state["s"])
+
+
+class Shop(BaseModel):
+    lines: list[Item]
+    computed: ClassVar[list[str]] = []
+
+    @functools.cached_property
+    def by_id(self) -> dict[int, Item]:
+        Shop.computed.append("by_id")
+        return {line.id: line for line in self.lines}
+
+
+class Chain(RootModel[Shop]):
+    @functools.cached_property
+    def by_id(self) -> int:
+        return len(self.root.by_id)
+
+
+def test_a_cached_property_is_computed_once_for_a_view_and_never_kept_for_a_draft() -> None:
+    shop = Shop(lines=[Item(id=at) for at in range(100)])
+    Shop.computed.clear()
+    found, paths = track_reads(shop, lambda s: sum(s.by_id[at].id for at in range(100)))
+    assert (found, Shop.computed) == (4950, ["by_id"])
+    assert intersect(paths, [("lines", 99, "id")])
+    assert "by_id" not in vars(shop)
+    assert track_reads(Chain(shop), lambda s: (s.by_id, s.by_id, len(s.root.by_id)))[0] == (100, 100, 100)
+    seen: list[int] = []
+
+    def update(draft: Any) -> None:
+        seen.append(len(draft.by_id))
+        draft.lines.append(Item(id=100))
+        seen.append(len(draft.by_id))
+
+    apply(shop, update)
+    assert seen == [100, 101]
+    shops = [Shop(lines=[Item(id=at)]) for at in range(200)]
+    assert track_reads(shops, lambda s: [[*one.by_id] for one in s])[0] == [[at] for at in range(200)]
+
+
+class Key(enum.StrEnum):
+    A = "a"
+    Z = "z"
+
+
+def test_a_key_that_is_text_of_another_class_is_looked_up_as_text() -> None:
+    state = {"a": {"n": 1}, **{f"k{at}": {"n": at} for at in range(9)}}
+    assert track_reads(state, lambda s: s[Key.A]["n"])[1] == (("a", "n"),)
+    assert track_reads(state, lambda s: s.get(Key.Z))[1] == (("z",),)
+    assert track_reads(state, lambda s: Key.Z in s)[1] == (("z",),)
+    keyed: dict[Any, Any] = {Key.A: {"n": 1}}
+    assert track_reads(keyed, lambda s: (s[Key.A]["n"], s["a"]["n"])) == ((1, 1), (("a", "n"),))
+    assert take(keyed, lambda s: s[Key.A], lambda d, found: found.update(n=2)).selected == {"n": 2}
+    assert apply(keyed, lambda d: d["a"].update(n=2)).state == {Key.A: {"n": 2}}
+    assert [*apply(keyed, lambda d: d["a"].update(n=2)).state] == [Key.A]
+    loud = {"a": 1}
+    assert track_reads(loud, lambda s: s[Loud("a")])[0] == 1
+
+
+def peak_of(selector: Selector, state: object) -> tuple[int, set[Path]]:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        paths = track_reads(state, selector)[1]
+        return tracemalloc.get_traced_memory()[1], set(paths)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_grid_that_is_read_index_by_index_has_few_records() -> None:
+    grid = [[0] * 300 for _ in range(300)]
+
+    def selector(state: Any) -> Any:
+        return next((1 for i in range(300) for j in range(300) if state[i][j] == 9), None)
+
+    peak, paths = peak_of(selector, grid)
+    assert peak < 4_000_000
+    assert len(paths) < 50
+    for i, j in ((0, 0), (5, 299), (13, 250), (14, 0), (16, 20), (299, 299)):
+        assert wakes(selector, lambda d: d[i].__setitem__(j, 9), grid)  # noqa: B023  # called at once
+
+
+def test_many_records_deep_down_fold_and_none_is_lost() -> None:
+    state = {f"a{a}": {f"b{b}": {f"c{c}": {"x": 0, "y": 0} for c in range(20)} for b in range(20)} for a in range(40)}
+
+    def selector(view: Any) -> Any:
+        return next((1 for a in view for b in view[a] for c in view[a][b] if view[a][b][c]["x"] == 9), None)
+
+    peak, paths = peak_of(selector, state)
+    assert peak < 12_000_000
+    for a, b, c in ((0, 0, 0), (5, 9, 9), (12, 3, 19), (20, 19, 0), (39, 19, 19)):
+        assert intersect(paths, [(f"a{a}", f"b{b}", f"c{c}", "x")])
+    assert not intersect(paths, [("a0", "b0", "c0", "y")])
+    fields = [Row(id=at) for at in range(20_000)]
+    by_index: Selector = lambda s: any(s[at].note.text == "x" or s[at].id < 0 for at in range(20_000))  # noqa: E731
+    paths = read_by(by_index, fields)
+    assert intersect(paths, [(19_999, "note", "text")])
+    assert intersect(paths, [(19_999, "id")])
+    assert not intersect(paths, [(19_999, "other")])
+
+
+class Text(BaseModel):
+    text: str = ""
+
+
+class Row(BaseModel):
+    id: int
+    note: Text = Text()
+    other: int = 0
+
+
+@pytest.mark.parametrize(
+    "iterate",
+    [
+        lambda s: iter(s["list"]),
+        lambda s: reversed(s["list"]),
+        lambda s: iter(s["models"]),
+        lambda s: iter(s["dict"]),
+        lambda s: reversed(s["dict"]),
+        lambda s: iter(s["dict"].keys()),
+        lambda s: iter(s["dict"].values()),
+        lambda s: iter(s["dict"].items()),
+        lambda s: iter(s["set"]),
+        lambda s: iter(vars(s["models"][0])),
+    ],
+)
+@pytest.mark.parametrize("steps", [0, 1, 70])
+def test_s59_an_iterator_that_was_kept_is_dead(iterate: Selector, steps: int) -> None:
+    state = {
+        "list": list(range(1000)),
+        "models": [Item(id=at) for at in range(1000)],
+        "dict": {str(at): at for at in range(1000)},
+        "set": set(range(1000)),
+    }
+    kept: list[Any] = []
+
+    def selector(view: Any) -> bool:
+        iterator = iterate(view)
+        seen = [*itertools.islice(iterator, steps)]
+        if len(seen) == steps:
+            kept.append(iterator)
+        return True
+
+    track_reads(state, selector)
+    for iterator in kept:
+        with pytest.raises(DraftEnded):
+            next(iterator)
+    assert kept or steps == 70
+
+
+def test_an_iteration_that_was_left_or_ended_leaves_nothing_behind() -> None:
+    def selector(view: Any) -> int:
+        for _ in range(3):
+            assert next(item for item in view["l"] if item == 80) == 80
+            assert len([*view["l"]]) == len([*view["d"]]) == len([*view["d"].items()]) == 600
+            assert next(key for key in view["d"] if key == "500") == "500"
+        return len(place_of(view["l"])[1].extent.live)  # type: ignore[index]
+
+    assert track_reads({"l": list(range(600)), "d": {str(at): at for at in range(600)}}, selector)[0] == 0
