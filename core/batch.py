@@ -233,7 +233,7 @@ class RemoveWaiter(Struct, frozen=True, gc=False):
 
 
 class PassTurn(Struct, frozen=True, gc=False):
-    """The next waiter of a queue becomes due too, if this one still is, and is the last that became due."""
+    """This waiter of a queue, if it is due and has the turn, has it no longer; the next one that waits becomes due."""
 
     key: StoreKey
     step: StepId

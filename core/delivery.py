@@ -3,7 +3,7 @@
     found        handed over at once
     failed       again after a pause that doubles from 100 ms to 30 s, and after each commit of the ledger
     delivered    a waiter's: again after a pause that doubles from 5 s to 5 min; a signal's: never
-    due for 5 s  one of a queue: its turn is to pass, which is asked again after a pause that doubles to 30 s
+    due for 5 s  one of a queue: its turn is to pass; if that fails, again after a pause that doubles to 30 s
     gone         forgotten: whoever hands over again looks first whether the wake is still owed
 
 What is kept here is a plan, not the truth: the ledger has that, and after a restart the plan is made anew.
@@ -49,7 +49,7 @@ def repeat_pause_ms(deliveries: int) -> int:
 
 
 def pass_pause_ms(asked: int) -> int:
-    """The pause before the turn of one in a queue is asked about for the so-manieth time, from 1, in milliseconds."""
+    """The pause before the turn of one in a queue is to pass, the so-manieth time from 1, in milliseconds."""
     return _doubled(PASS_MS, asked, PASS_CAP_MS)
 
 
@@ -59,7 +59,7 @@ def _doubled(first_ms: int, times: int, cap_ms: int) -> int:
 
 @dataclass(slots=True)
 class _Owed:
-    """A wake and its instants; `pass_at_ms` is None where there is no queue."""
+    """A wake and its instants; `pass_at_ms` is None where there is no queue, or its turn has passed."""
 
     wake: Wake
     wake_at_ms: int
@@ -136,6 +136,15 @@ class Deliveries:
         for no in [no for no in self._owed if no > after and no not in still]:
             self.gone(no)
 
+    def not_passed(self, no: int, now_ms: int) -> None:
+        """The turn of the wake could not pass."""
+        owed = self._owed.get(no)
+        if owed is None:
+            return
+        owed.asked += 1
+        owed.pass_at_ms = now_ms + pass_pause_ms(owed.asked)
+        heapq.heappush(self._agenda, (owed.pass_at_ms, no, "pass"))
+
     # --- what is to be done ---------------------------------------------------
 
     def next_at_ms(self) -> int | None:
@@ -158,7 +167,7 @@ class Deliveries:
                 wakes[no] = None
             else:
                 turns.append(no)
-                self._ask_later(no, now_ms)
+                self._owed[no].pass_at_ms = None
         return [self._owed[no].wake for no in sorted(wakes)], [self._owed[no].wake for no in sorted(turns)]
 
     # --- instants -------------------------------------------------------------
@@ -166,12 +175,6 @@ class Deliveries:
     def _plan(self, owed: _Owed, at_ms: int) -> None:
         owed.wake_at_ms = at_ms
         heapq.heappush(self._agenda, (at_ms, owed.wake.no, "wake"))
-
-    def _ask_later(self, no: int, now_ms: int) -> None:
-        owed = self._owed[no]
-        owed.asked += 1
-        owed.pass_at_ms = now_ms + pass_pause_ms(owed.asked)
-        heapq.heappush(self._agenda, (owed.pass_at_ms, no, "pass"))
 
     def _holds(self, at_ms: int, no: int, act: _Act) -> bool:
         owed = self._owed.get(no)

@@ -7,10 +7,11 @@ that is, removed, or registered again under a newer generation.
 Waiters that name one `queue` of a store become due one at a time, in the order of their first registration; they ask
 for the same thing, so a miss of one is a miss of all:
 
-    met          the first one becomes due, unless one is due already; what the last look of any of them read counts
-    removed      the due one has got what it wanted, or gave up: the next one becomes due
-    registered   the due one looked and found nothing: it keeps its place, and the queue waits to be met
-    passed       the due one did not act in time: the next one becomes due beside it
+    met          the first one that waits becomes due, unless one has the turn; what the last look of any of them read
+                 counts
+    removed      the one that has the turn got what it wanted, or gave up: the next one has it
+    registered   the one that has the turn looked and found nothing: it keeps its place, and the queue waits to be met
+    passed       the one that has the turn did not act in time: it stays due, and the next one has the turn
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ class Joining:
     """What a registration means for those that wait together, a waiter without a queue being alone.
 
     `due`: the waiter is due at once, since what it saw is gone. `takes`: they wait by its look from now on. `checks`:
-    nobody of them is due, and it is not known whether a commit since the look that counts has met what it read; if one
-    has, the first of them is due.
+    nobody of them has the turn, and it is not known whether a commit since the look that counts has met what it read;
+    if one has, the first of them that waits is due.
     """
 
     due: bool
@@ -103,16 +104,17 @@ class Joining:
     checks: bool
 
 
-def join(seen: Revision, tip: Revision | None, last_look: int | None, *, was_due: bool, others_due: bool) -> Joining:
+def join(seen: Revision, tip: Revision | None, last_look: int | None, *, was_met: bool, is_held: bool) -> Joining:
     """How a waiter that saw `seen`, of a store that is at `tip`, joins those that wait together.
 
-    Their last look was at version `last_look`, None where there is none. `was_due`: it was due itself until now. While
-    nobody is due, no commit since the last look has met what it read. The later look counts.
+    Their last look was at version `last_look`, None where there is none. `was_met`: it was due itself until now, or one
+    is whose turn was passed; otherwise no commit since the last look has met what it read, as long as nobody has the
+    turn. `is_held`: one has. The later look counts.
     """
     if tip is None or not lives(seen, tip) or seen.version > tip.version:
         return Joining(due=True, takes=last_look is None, checks=False)
     takes = last_look is None or not last_look <= tip.version or last_look < seen.version
-    return Joining(due=False, takes=takes, checks=not others_due and (takes or was_due))
+    return Joining(due=False, takes=takes, checks=not is_held and (takes or was_met))
 
 
 def lives(seen: Revision, tip: Revision | None) -> bool:

@@ -16,7 +16,7 @@ from ..core.delivery import Deliveries, failure_pause_ms
 from ..core.model import Unavailable
 from ..core.outcome import Failure, Outcome, Success
 from ..core.poll import PollPolicy
-from ..core.waiter import Waiter, Wake
+from ..core.waiter import Wake
 from ..services.clock import Clock
 from ..services.ledger import Ledger, News
 from ..services.wake_bus import WakeBus
@@ -249,19 +249,14 @@ class Delivery:
     # --- queues ---------------------------------------------------------------
 
     async def _pass_turn(self, wake: Wake) -> None:
-        """Let the next of its queue become due, if one waits for that and no later one is due already."""
+        """The waiter has not acted: let the next of its queue, if there is one, have the turn."""
         waiter, owed = wake.waiter, await self._is_owed(wake)
-        if waiter is None or owed != Success(True) or not await self._holds_up(waiter, wake.no):
+        if waiter is None or owed == Success(False):
             return
         turn = PassTurn(waiter.key, waiter.step, waiter.generation)
-        _ = await self._ledger.commit(Batch((), (turn,)))  # if it fails, it is asked again
-
-    async def _holds_up(self, waiter: Waiter, due_no: int) -> bool:
-        read = await self._ledger.waiters(key=waiter.key)
-        if isinstance(read, Failure):
-            return False
-        queue = [row.due_no for row in read.unwrap() if row.waiter.queue == waiter.queue]
-        return None in queue and max((no for no in queue if no is not None), default=None) == due_no
+        if isinstance(owed, Failure) or isinstance(await self._ledger.commit(Batch((), (turn,))), Failure):
+            self._plan.not_passed(wake.no, self._clock.now_ms())
+            self._ring()
 
     # --- tasks ----------------------------------------------------------------
 

@@ -27,8 +27,12 @@ class _Line:
     paths: Paths
     members: dict[int, _Member] = field(default_factory=dict[int, "_Member"])
 
-    def anybody_due(self) -> bool:
-        return any(member.due_no is not None for member in self.members.values())
+    def is_held(self) -> bool:
+        """Whether one has the turn."""
+        return any(member.due_no is not None and not member.passed for member in self.members.values())
+
+    def has_passed(self) -> bool:
+        return any(member.passed for member in self.members.values())
 
     def first_waiting(self) -> _Member | None:
         return next((member for member in self.members.values() if member.due_no is None), None)
@@ -43,6 +47,7 @@ class _Member:
     line: _Line
     registered_at_ms: int
     due_no: int | None = None
+    passed: bool = False
 
     def as_held(self) -> Waiter:
         return replace(self.waiter, seen=self.line.seen, read_paths=self.line.paths)
@@ -88,7 +93,8 @@ class Waiting:
             if waiter.queue is not None:
                 last_look = member.line.seen.version
         line = member.line
-        joining = join(waiter.seen, tip, last_look, was_due=was_due, others_due=line.anybody_due())
+        was_met = was_due or line.has_passed()
+        joining = join(waiter.seen, tip, last_look, was_met=was_met, is_held=line.is_held())
         if joining.takes:
             self._forget(waiter.key, line)
             line.seen, line.paths = waiter.seen, waiter.read_paths
@@ -104,7 +110,7 @@ class Waiting:
         member = self._member(key, step)
         if member is None or generation not in (None, member.waiter.generation):
             return
-        was_due = member.due_no is not None
+        had_turn = member.due_no is not None and not member.passed
         self._settle(member)
         line = member.line
         del self._members[key][step]
@@ -113,14 +119,15 @@ class Waiting:
             self._forget(key, line)
             if member.waiter.queue is not None:
                 del self._queues[key, member.waiter.seen.instance_id, member.waiter.queue]
-        elif was_due and not line.anybody_due():
+        elif had_turn and not line.is_held():
             self._make_first_due(line)
 
     def pass_turn(self, key: StoreKey, step: StepId, generation: int) -> None:
         member = self._member(key, step)
-        if member is None or member.waiter.generation != generation or member.due_no is None:
+        if member is None or member.waiter.generation != generation or member.due_no is None or member.passed:
             return
-        if member.due_no == max(each.due_no or 0 for each in member.line.members.values()):
+        member.passed = True
+        if not member.line.is_held():
             self._make_first_due(member.line)
 
     def meet(self, key: StoreKey, changed: Callable[[], Iterable[Path]]) -> None:
@@ -128,7 +135,7 @@ class Waiting:
         index = self._indices.get(key)
         if not index:
             return
-        met = [line.first_waiting() for line in index.match(changed()) if not line.anybody_due()]
+        met = [line.first_waiting() for line in index.match(changed()) if not line.is_held()]
         for member in sorted((member for member in met if member is not None), key=lambda member: member.place):
             self._make_due(member)
 
@@ -221,7 +228,7 @@ class Waiting:
         """No wake is owed to it any more."""
         if member.due_no is not None:
             del self._due[member.due_no]
-            member.due_no = None
+            member.due_no, member.passed = None, False
 
 
 def _is_same_line(one: Waiter, other: Waiter) -> bool:

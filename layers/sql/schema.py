@@ -154,10 +154,11 @@ def _waiting(d: Dialect) -> tuple[str, ...]:
             sid {d.integer} not null,
             lno {d.integer} not null,
             due_no {d.integer},             -- the number of the wake that is owed to it
+            passed {d.integer} not null,    -- 1: it is due, and has had its turn in the queue
             registered_at_ms {d.integer} not null,
             unique (run_id, key, sid)
         )""",
-        "create index waiter_line on waiter (lno, due_no, place)",
+        "create index waiter_line on waiter (lno, passed, due_no, place)",
         "create index waiter_due on waiter (due_no) where due_no is not null",
         f"""
         create table signal (

@@ -22,6 +22,7 @@ __all__ = [
     "LAST_NUMBERS",
     "NEAREST_BASE",
     "OWNERS",
+    "PASS",
     "RENEW_LEASES",
     "RUN",
     "STEPS",
@@ -115,15 +116,18 @@ def update_run(columns: tuple[str, ...]) -> str:
 UPDATE_SEQUENCE: Final = "update sequence set no = ?"
 
 WAITER: Final = """
-select w.place, w.no, w.due_no, w.lno, l.instance, l.queue from waiter w join line l on l.lno = w.lno
+select w.place, w.no, w.due_no, w.passed, w.lno, l.instance, l.queue from waiter w join line l on l.lno = w.lno
 where w.run_id = ? and w.key = ? and w.sid = ?"""
 
 INSERT_WAITER: Final = """
-insert into waiter (place, no, run_id, key, sid, lno, due_no, registered_at_ms) values (?, ?, ?, ?, ?, ?, null, ?)"""
+insert into waiter (place, no, run_id, key, sid, lno, due_no, passed, registered_at_ms)
+values (?, ?, ?, ?, ?, ?, null, 0, ?)"""
 
-REGISTER_AGAIN: Final = "update waiter set no = ?, due_no = null, registered_at_ms = ? where place = ?"
+REGISTER_AGAIN: Final = "update waiter set no = ?, due_no = null, passed = 0, registered_at_ms = ? where place = ?"
 
 MAKE_DUE: Final = "update waiter set due_no = ? where place = ?"
+
+PASS: Final = "update waiter set passed = 1 where place = ?"
 
 DELETE_WAITER: Final = "delete from waiter where place = ?"
 
@@ -144,16 +148,20 @@ DELETE_PATH: Final = "delete from line_path where sid = ? and mask = ? and path 
 
 DELETE_PATHS: Final = "delete from line_path where sid = ?"
 
-LAST_DUE: Final = "select due_no from waiter where lno = ? and due_no is not null order by due_no desc limit 1"
+HOLDER: Final = "select 1 from waiter where lno = ? and passed = 0 and due_no is not null limit 1"
 
-FIRST_WAITING: Final = "select place from waiter where lno = ? and due_no is null order by place limit 1"
+ANY_PASSED: Final = "select 1 from waiter where lno = ? and passed = 1 limit 1"
+
+FIRST_WAITING: Final = """
+select place from waiter where lno = ? and passed = 0 and due_no is null order by place limit 1"""
 
 ANY_MEMBER: Final = "select 1 from waiter where lno = ? limit 1"
 
 ANY_LINE: Final = "select 1 from line where sid = ? limit 1"
 
 ALL_WAITING: Final = """
-select w.place from line l join waiter w on w.lno = l.lno where l.sid = ? and w.due_no is null order by w.place"""
+select w.place from line l join waiter w on w.lno = l.lno
+where l.sid = ? and w.passed = 0 and w.due_no is null order by w.place"""
 
 # Each mask is the next greater one: as many steps as there are masks, however many paths.
 MASKS: Final = """
@@ -165,16 +173,17 @@ with recursive masks (mask) as (
 )
 select mask from masks where mask is not null"""
 
-# Of each line with a path in a range of a mask the first who is not due, unless one is due already.
+# Of each line with a path in a range of a mask the first who is not due, unless one has the turn.
 MET: Final = """
-select (select w.place from waiter w where w.lno = p.lno and w.due_no is null order by w.place limit 1)
+select (select w.place from waiter w
+        where w.lno = p.lno and w.passed = 0 and w.due_no is null order by w.place limit 1)
 from line_path p
 where p.sid = ? and p.mask = ? and p.path between ? and ?
-      and not exists (select 1 from waiter d where d.lno = p.lno and d.due_no is not null)"""
+      and not exists (select 1 from waiter d where d.lno = p.lno and d.passed = 0 and d.due_no is not null)"""
 
 LINES_WITH_PATHS: Final = """
 select l.lno, l.paths from line l
-where l.sid = ? and exists (select 1 from waiter w where w.lno = l.lno and w.due_no is null) limit ?"""
+where l.sid = ? and exists (select 1 from waiter w where w.lno = l.lno and w.passed = 0 and w.due_no is null) limit ?"""
 
 # --- signals ----------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class WaitingRows:
         for lno, paths in lines:
             for path in core_paths.decode(to_blob(paths)):
                 index.add(path, to_integer(lno))
-        idle = [lno for lno in index.match(changed) if not self._is_due(lno)]
+        idle = [lno for lno in index.match(changed) if not self._is_held(lno)]
         rows = [self._connection.row(sql.FIRST_WAITING, lno) for lno in idle]
         return {to_integer(row[0]) for row in rows if row is not None}
 
@@ -118,13 +118,14 @@ class WaitingRows:
             self._connection.run(sql.REGISTER_AGAIN, waiter.generation, self._rows.at_ms, member.place)
         lno = member.lno
         look = self._look(lno)
-        others_due = queue is not None and self._is_due(lno)
+        is_held = queue is not None and self._is_held(lno)
+        was_met = was_due or (queue is not None and self._connection.row(sql.ANY_PASSED, lno) is not None)
         joining = join(
             seen,
             wait.tip,
             None if queue is None or look is None else look.version,
-            was_due=was_due,
-            others_due=others_due,
+            was_met=was_met,
+            is_held=is_held,
         )
         if joining.takes:
             look = self._take_look(store, lno, look, waiter, indexed=lives(seen, wait.tip))
@@ -145,7 +146,7 @@ class WaitingRows:
             lno = place if found is None else to_integer(found[0])
         at_ms = self._rows.at_ms
         self._connection.run(sql.INSERT_WAITER, place, place, step.run_id, step.key, store.sid, lno, at_ms)
-        return _Member(place, place, None, lno, instance, waiter.queue)
+        return _Member(place, place, None, False, lno, instance, waiter.queue)
 
     def _take_look(self, store: HeldStore, lno: int, last: _Look | None, waiter: Waiter, *, indexed: bool) -> _Look:
         """Let those in the line wait by the waiter's look; the line is made if it had none."""
@@ -182,7 +183,7 @@ class WaitingRows:
         connection, lno = self._connection, member.lno
         connection.run(sql.DELETE_WAITER, member.place)
         if member.queue is not None and connection.row(sql.ANY_MEMBER, lno) is not None:
-            if member.due_no is not None and not self._is_due(lno):
+            if member.due_no is not None and not member.passed and not self._is_held(lno):
                 self._make_first_due(lno)
             return
         look = self._look(lno)
@@ -199,9 +200,10 @@ class WaitingRows:
 
     def _pass_turn(self, store: HeldStore, write: PassTurn) -> None:
         member = self._member(store, write.step)
-        if member is None or member.generation != write.generation or member.due_no is None:
+        if member is None or member.generation != write.generation or member.due_no is None or member.passed:
             return
-        if self._connection.row(sql.LAST_DUE, member.lno) == (member.due_no,):
+        self._connection.run(sql.PASS, member.place)
+        if not self._is_held(member.lno):
             self._make_first_due(member.lno)
 
     def _make_due(self, places: Iterable[int]) -> None:
@@ -226,11 +228,12 @@ class WaitingRows:
         row = self._connection.row(sql.WAITER, step.run_id, step.key, store.sid)
         if row is None:
             return None
-        place, generation, due_no, lno, instance, queue = row
+        place, generation, due_no, passed, lno, instance, queue = row
         return _Member(
             to_integer(place),
             to_integer(generation),
             optional_integer(due_no),
+            bool(passed),
             to_integer(lno),
             to_text(instance),
             optional_text(queue),
@@ -240,9 +243,9 @@ class WaitingRows:
         row = self._connection.row(sql.LINE, lno)
         return None if row is None else _Look(to_integer(row[0]), to_blob(row[1]))
 
-    def _is_due(self, lno: int) -> bool:
-        """Whether anybody in the line is."""
-        return self._connection.row(sql.LAST_DUE, lno) is not None
+    def _is_held(self, lno: int) -> bool:
+        """Whether anybody in the line has the turn."""
+        return self._connection.row(sql.HOLDER, lno) is not None
 
     def _forget(self, store: HeldStore, lno: int, look: _Look) -> None:
         """The line waits for these paths no longer."""
@@ -270,6 +273,7 @@ class _Member:
     place: int
     generation: int
     due_no: int | None
+    passed: bool
     lno: int
     instance: str
     queue: str | None

@@ -484,6 +484,26 @@ class LedgerWaitersContract:
         await ledger.commit(pass_turn("b", b.waiter.generation))
         assert await owed(ledger) == ["b", "c"]
 
+    async def test_whose_turn_was_passed_holds_nobody_up(self, ledger: Ledger) -> None:
+        await ledger.commit(create())
+        a, _, _ = await registered(ledger, *(waiter(name, queue="q") for name in "abc"))
+        await ledger.commit(change(1, ("messages", 0)))
+        await ledger.commit(pass_turn("a", a.waiter.generation))
+        await registered(ledger, waiter("b", seen=1, queue="q"))
+        assert await owed(ledger) == ["a"], "b has found nothing"
+        await ledger.commit(change(2, ("messages", 1)))
+        assert await owed(ledger) == ["a", "b"]
+        await ledger.commit(remove("b"))
+        assert await owed(ledger) == ["a", "c"]
+        await ledger.commit(remove("c"))
+        (late,) = await registered(ledger, waiter("d", seen=2, queue="q"))
+        assert not late.due
+        await ledger.commit(change(3, ("messages", 2)))
+        assert await owed(ledger) == ["a", "d"]
+        await ledger.commit(remove("d"))
+        (older,) = await registered(ledger, waiter("e", seen=2, queue="q"))
+        assert older.due, "a commit that it has not seen has met what it read"
+
     async def test_while_another_is_due_a_miss_does_not_make_the_queue_idle(self, ledger: Ledger) -> None:
         await ledger.commit(create())
         a, _ = await registered(ledger, *(waiter(name, queue="q") for name in "ab"))

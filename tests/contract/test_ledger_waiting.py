@@ -49,9 +49,9 @@ async def opened(path: Path, on_point: OnPoint | None = None) -> AsyncGenerator[
     [
         (statements.MET, ["SEARCH p USING PRIMARY KEY (sid=? AND mask=? AND path>? AND path<?)"]),
         (statements.MASKS, ["SEARCH line_path USING PRIMARY KEY", "SEARCH p USING PRIMARY KEY (sid=? AND mask>?)"]),
-        (statements.FIRST_WAITING, ["USING COVERING INDEX waiter_line (lno=? AND due_no=?)"]),
-        (statements.LAST_DUE, ["USING COVERING INDEX waiter_line (lno=? AND due_no>?)"]),
-        (statements.ALL_WAITING, ["SEARCH l USING COVERING INDEX", "waiter_line (lno=? AND due_no=?)"]),
+        (statements.FIRST_WAITING, ["USING COVERING INDEX waiter_line (lno=? AND passed=? AND due_no=?)"]),
+        (statements.HOLDER, ["USING COVERING INDEX waiter_line (lno=? AND passed=? AND due_no>?)"]),
+        (statements.ALL_WAITING, ["SEARCH l USING COVERING INDEX", "waiter_line (lno=? AND passed=? AND due_no=?)"]),
         (statements.LINES_WITH_PATHS, ["SEARCH l USING INDEX"]),
         (statements.HELD_WAITER, ["SEARCH w USING INDEX sqlite_autoindex_waiter_1 (run_id=? AND key=? AND sid=?)"]),
         (statements.WAITER, ["SEARCH w USING INDEX sqlite_autoindex_waiter_1 (run_id=? AND key=? AND sid=?)"]),

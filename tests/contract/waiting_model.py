@@ -42,6 +42,7 @@ class ModelWaiter:
     generation: int
     due: int | None = None
     """Its turn among all that came to be due."""
+    passed: bool = False
 
 
 @dataclass
@@ -115,7 +116,7 @@ class WaitingModel:
             self.remove(key, step, None)
             old = None
         new = old or ModelWaiter(key, step, queue, seen, paths, 0)
-        new.generation, new.due = self.registrations, None
+        new.generation, new.due, new.passed = self.registrations, None, False
         if old is None:
             self.waiters.append(new)
         if not self.is_gone(new):
@@ -140,15 +141,16 @@ class WaitingModel:
         line = self.together(waiter)
         line.remove(waiter)
         self.waiters = [each for each in self.waiters if each is not waiter]
-        if waiter.due is not None and all(each.due is None for each in line):
-            self._give(line[:1])
+        if waiter.due is not None and not waiter.passed and not any(map(_holds, line)):
+            self._give([each for each in line if each.due is None][:1])
 
     def pass_turn(self, key: StoreKey, step: StepId, generation: int) -> None:
         waiter = self.waiter(key, step)
-        if waiter is None or waiter.generation != generation or waiter.due is None:
+        if waiter is None or waiter.generation != generation or waiter.due is None or waiter.passed:
             return
         line = self.together(waiter)
-        if waiter.due == max(each.due or 0 for each in line):
+        waiter.passed = True
+        if not any(map(_holds, line)):
             self._give([each for each in line if each.due is None][:1])
 
     def send(self, signal: ModelSignal) -> None:
@@ -157,13 +159,12 @@ class WaitingModel:
             self.signals.append(signal)
 
     def _settle(self) -> None:
-        """Whoever is owed a wake is due: all whose instance is gone, and of each line that was met the first."""
+        """Whoever is owed a wake is due: all whose instance is gone, the first to wait in each line that was met."""
         owed: list[ModelWaiter] = []
         for waiter in self.waiters:
             line = self.together(waiter)
-            if self.is_gone(waiter) or (
-                waiter is line[0] and self.is_met(waiter) and all(each.due is None for each in line)
-            ):
+            first = next((each for each in line if each.due is None), None)
+            if self.is_gone(waiter) or (waiter is first and self.is_met(waiter) and not any(map(_holds, line))):
                 owed.append(waiter)
         self._give([each for each in owed if each.due is None])
 
@@ -171,3 +172,8 @@ class WaitingModel:
         for waiter in waiters:
             self.dues += 1
             waiter.due = self.dues
+
+
+def _holds(waiter: ModelWaiter) -> bool:
+    """Whether it has the turn."""
+    return waiter.due is not None and not waiter.passed

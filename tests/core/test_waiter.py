@@ -17,7 +17,7 @@ def seen(version: int, instance: str = "instance-1") -> Revision:
 
 
 @pytest.mark.parametrize(
-    ("last_look", "version", "was_due", "others_due", "expected"),
+    ("last_look", "version", "was_met", "is_held", "expected"),
     [
         (None, 3, False, False, Joining(due=False, takes=True, checks=True)),  # the first, or alone
         (4, 5, False, False, Joining(due=False, takes=True, checks=True)),  # it looked later than all
@@ -31,9 +31,9 @@ def seen(version: int, instance: str = "instance-1") -> Revision:
     ],
 )
 def test_the_later_look_counts_and_is_checked_unless_somebody_is_due(
-    last_look: int | None, version: int, was_due: bool, others_due: bool, expected: Joining
+    last_look: int | None, version: int, was_met: bool, is_held: bool, expected: Joining
 ) -> None:
-    assert join(seen(version), TIP, last_look, was_due=was_due, others_due=others_due) == expected
+    assert join(seen(version), TIP, last_look, was_met=was_met, is_held=is_held) == expected
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_the_later_look_counts_and_is_checked_unless_somebody_is_due(
     ids=["no store", "another instance", "a revision that was lost"],
 )
 def test_what_was_seen_of_something_gone_is_due_at_once(look: Revision, tip: Revision | None) -> None:
-    assert join(look, tip, 4, was_due=False, others_due=True) == Joining(due=True, takes=False, checks=False)
-    assert join(look, tip, None, was_due=False, others_due=False) == Joining(due=True, takes=True, checks=False)
+    assert join(look, tip, 4, was_met=False, is_held=True) == Joining(due=True, takes=False, checks=False)
+    assert join(look, tip, None, was_met=False, is_held=False) == Joining(due=True, takes=True, checks=False)
 
 
 def test_an_instance_lives_while_it_is_the_one_that_there_is() -> None:
