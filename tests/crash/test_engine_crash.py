@@ -28,9 +28,10 @@ from .engine_child import LATE_S, RUN, STEPS, Order, boards, is_once
 RARE = (CommitPoint.AFTER_STORES, CommitPoint.AFTER_LOG, CommitPoint.AFTER_RECEIPTS)
 """Points that not every commit of the workflow passes."""
 
-POINTS = [
-    point for point in CommitPoint if point is not CommitPoint.AFTER_BASES
-]  # none is written for so small a state
+ELSEWHERE = (CommitPoint.AFTER_BASES, CommitPoint.AFTER_WAITERS, CommitPoint.AFTER_SIGNALS)
+"""Points that the workflow does not pass: its state is small, and it waits for nothing; see `test_wait_crash.py`."""
+
+POINTS = [point for point in CommitPoint if point not in ELSEWHERE]
 
 
 @dataclass(frozen=True)
