@@ -13,6 +13,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import inspect
 import ipaddress
 import pathlib
 import typing
@@ -229,11 +230,20 @@ def _problems(type_: type[object]) -> Iterator[tuple[str, str]]:
         yield f"its json_encoders write another form: {different}", ""
     if config.get("extra") == "allow" and dataclasses.is_dataclass(type_):
         yield 'a dataclass does not write what extra="allow" lets in; declare the fields', ""
+    for each in dataclasses.fields(type_) if dataclasses.is_dataclass(type_) else ():
+        if _is_computed(inspect.getattr_static(type_, each.name, None)):
+            why = "a property or descriptor stands for it, which runs code; give the field a name of its own"
+            yield why, each.name
     if issubclass(type_, BaseModel):
         for name in private_data(type_):
             yield "a private attribute with a default carries data that JSON does not hold; make it a field", name
         if "__get_pydantic_core_schema__" in {name for base in type_.__mro__[:-1] for name in _defined_by_user(base)}:
             yield "its own core schema may write another form than it reads", ""
+
+
+def _is_computed(attribute: object) -> bool:
+    """Whether an attribute of a class runs code of the user's to read and write what lies beneath its name."""
+    return inspect.isdatadescriptor(attribute) and not inspect.ismemberdescriptor(attribute)
 
 
 def _defined_by_user(base: type[object]) -> list[str]:

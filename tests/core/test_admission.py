@@ -355,3 +355,45 @@ def test_encoders_of_a_model_are_refused_like_serializers() -> None:
 def test_a_value_in_place_of_a_type_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match=r"cannot be stored: it is a value and no type; write list\[int\]"):
         admit(value)
+
+
+@dataclasses.dataclass
+class Shadowed:
+    id: int
+    name: str = ""
+
+
+@dataclasses.dataclass
+class Slotted:
+    __slots__ = ("id",)
+    id: int
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class Slim:
+    id: int = 3
+
+
+class Upper:
+    def __get__(self, obj: object, owner: object = None) -> str:
+        return "A"
+
+    def __set__(self, obj: object, value: object) -> None:
+        pass
+
+
+@dataclasses.dataclass
+class Described:
+    name: Upper = Upper()
+
+
+def test_a_field_that_is_a_property_is_refused_before_it_can_run() -> None:
+    admit(Shadowed)
+    ran: list[object] = []
+    Shadowed.name = property(ran.append)  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    for type_ in (Shadowed, list[Shadowed], dict[str, Described]):
+        with pytest.raises(TypeError, match=r"\.name: name cannot be stored: a property or descriptor stands for it"):
+            admit(type_)
+    assert ran == []
+    admit(Slotted)
+    admit(Slim)
