@@ -11,7 +11,7 @@ RootModel has the path of the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import msgspec
 
@@ -104,12 +104,26 @@ def _is_covered(path: Path, others: Container[Path], masks: Iterable[tuple[int, 
 
 
 def encode(paths: Iterable[Path]) -> bytes:
-    """Paths as a JSON array of arrays, in which null stands for `SHAPE` and true for `EACH`."""
-    return msgspec.json.encode([[_MARKS.get(segment, segment) for segment in path] for path in paths])
+    """Paths as a JSON array of arrays, in which null stands for `SHAPE` and true for `EACH`.
+
+    A key with half of a surrogate pair, which may be looked for though no state holds it, is an array of its escape.
+    """
+    written = [[_MARKS.get(segment, segment) for segment in path] for path in paths]
+    try:
+        return msgspec.json.encode(written)
+    except UnicodeEncodeError:
+        return msgspec.json.encode([[_escaped(segment) for segment in path] for path in written])
 
 
+_Written: TypeAlias = str | int | bool | list[str] | None
 _MARKS: Final[dict[str | int, bool | None]] = {SHAPE: None, EACH: True}
-_read_paths: Final = msgspec.json.Decoder(list[list[str | int | bool | None]])
+_read_paths: Final = msgspec.json.Decoder(list[list[_Written]])
+
+
+def _escaped(segment: str | int | bool | None) -> _Written:
+    if isinstance(segment, str) and any("\ud800" <= character <= "\udfff" for character in segment):
+        return [segment.encode("unicode_escape").decode("ascii")]
+    return segment
 
 
 def decode(json: bytes) -> Paths:
@@ -117,7 +131,9 @@ def decode(json: bytes) -> Paths:
     return tuple(tuple(map(_segment, path)) for path in _read_paths.decode(json))
 
 
-def _segment(written: str | int | bool | None) -> str | int:
+def _segment(written: _Written) -> str | int:
+    if isinstance(written, list):
+        return "".join(written).encode("ascii").decode("unicode_escape")
     return SHAPE if written is None else EACH if written is True else written
 
 

@@ -131,7 +131,7 @@ class ListView(ContainerView):
         assert is_list(raw)
         if isinstance(index, slice):
             return self._slice(index)
-        at = index if type(index) is int else operator.index(index)
+        at = index if type(index) is int else int(operator.index(index))
         if at < 0:
             reads.shape = True  # which element it is depends on the length
             at += len(raw)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import pickle
 from decimal import Decimal
 
@@ -134,6 +135,15 @@ def test_paths_are_read_back_as_they_were_written(given_paths: list[Path]) -> No
 
 def test_paths_are_written_as_json() -> None:
     assert encode([("a", 1, SHAPE), ("a", EACH, "1"), ()]) == b'[["a",1,null],["a",true,"1"],[]]'
+
+
+@pytest.mark.parametrize("key", ["\ud800", "\udfff\ud800a", "\ud83d\ude00", "\\ud800", "\ud800\\n\n\0ä😀", "\\"])
+def test_keys_that_are_no_valid_unicode_are_read_back(key: str) -> None:
+    paths = (("a", key, SHAPE), (EACH, key), (key, 0), ("plain",))
+    written = encode(paths)
+    assert decode(written) == paths
+    assert json.loads(written.decode("utf-8"))
+    assert decode(json.dumps(json.loads(written)).encode()) == paths
 
 
 # --- differences ---------------------------------------------------------------

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, RootModel, TypeAdapter
 from stepwell.core.draft import DraftEnded, apply, take, track_reads
 from stepwell.core.drafts.reads import place_of
 from stepwell.core.model import Path, Paths
-from stepwell.core.paths import EACH, SHAPE, intersect
+from stepwell.core.paths import EACH, SHAPE, decode, encode, intersect
 from stepwell.core.value import same
 
 Selector = Callable[[Any], Any]
@@ -846,6 +846,13 @@ def test_a_scan_of_100_000_elements_takes_less_than_a_megabyte() -> None:
         tracemalloc.stop()
     assert set(paths) == {("items", SHAPE), ("items", EACH, "done")}
     assert peak < 1_000_000
+
+
+def test_an_index_or_a_key_may_be_anything_that_python_takes() -> None:
+    assert read_by(lambda s: s["messages"][True]["id"]) == {("messages", 1, "id")}
+    assert encode(tuple(read_by(lambda s: s["messages"][True]["id"]))) == b'[["messages",1,"id"]]'
+    paths = track_reads(T, lambda s: (s.get("\ud800"), "\udfff" in s["profile"]))[1]
+    assert decode(encode(paths)) == paths == (("\ud800",), ("profile", "\udfff"))
 
 
 # --- what other code does with a view ---------------------------------------------
