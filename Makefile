@@ -35,6 +35,9 @@ cases: setup
 bench: setup
 	$(BIN)/python benchmarks/update.py
 	$(BIN)/python benchmarks/workflow.py
+	$(BIN)/python benchmarks/reads.py
+	$(BIN)/python benchmarks/waiters.py
+	$(BIN)/python benchmarks/wakes.py
 
 ## make soak    the crash and property tests again, longer
 soak: setup
