@@ -49,7 +49,8 @@ Answer: TypeAlias = Asked | Refused
 class History:
     """The rows of one run, by key. It lives for one execution of the workflow and is not shared.
 
-    Rows that were dropped count as if they were not there.
+    Rows that were dropped count as if they were not there. Calls that a branch lost in a race came to nothing, so the
+    workflow need not ask for them again; a branch that was cancelled before it came to one never does.
     """
 
     __slots__ = ("_asked", "_dropped", "_new", "_position", "_rows", "_unasked")
@@ -62,7 +63,7 @@ class History:
                 self._dropped.add(row.key)
             else:
                 self._rows[row.key] = row
-        alike = (row for row in self._rows.values() if row.kind not in READS)
+        alike = (row for row in self._rows.values() if row.kind not in READS and row.status != "lost")
         self._unasked = Counter((row.kind, row.target) for row in alike)
         self._asked: dict[str, str] = {}
         self._new: list[str] = []
@@ -89,12 +90,12 @@ class History:
         self._asked[key] = f"{kind} {target}".rstrip()
         if row is None:
             self._new.append(key)
-        else:
+        elif row.status != "lost":
             self._unasked[kind, target] -= 1
         return Asked(decide_step(row, mode), row)
 
     def has_like(self, kind: str, target: str) -> bool:
-        """Whether a call of this kind on this target is recorded that nobody has asked for; reads do not count."""
+        """Whether a call of this kind on this target is recorded that is yet to be asked for; reads do not count."""
         return self._unasked[kind, target] > 0
 
     def like(self, kind: str, target: str) -> StepRow:
@@ -127,6 +128,6 @@ class History:
         return tuple(f"{key!r} ({self._asked[key]})" for key in self._new)
 
     def unasked(self) -> tuple[StepRow, ...]:
-        """Recorded calls that the workflow has not made again, by position."""
-        rows = (row for key, row in self._rows.items() if key not in self._asked)
+        """Recorded calls that the workflow has to make again and has not, by position."""
+        rows = (row for key, row in self._rows.items() if key not in self._asked and row.status != "lost")
         return tuple(sorted(rows, key=lambda row: (row.position is None, row.position or 0, row.key)))

@@ -490,24 +490,57 @@ class EngineRaceContract:
             await run.sleep("long", 3_600)
             await run.sleep("pause", 60)
 
-        @workflow(name="flow")
-        async def without(run: Run) -> None:
-            await run.race(run.sleep("short", 1))
-            await run.sleep("pause", 60)
-
         async with world.engine(before) as app:
             _ = success(await app.engine.start(before, id="r"))
             await app.advance_until(lambda: _waits_for(app, "'pause'"))
         async with world.engine(after) as app:
             await app.advance_until(lambda: _is(app, "stuck"), by_ms=10_000)
             assert "'long' was recorded as lost" in ((await app.status("r")).problem or "")
-        async with world.engine(without) as app:
-            assert await app.engine.resume("r") == Success(None)
-            await app.advance_until(lambda: _is(app, "stuck"), by_ms=10_000)
-            assert "'long' (sleep" in ((await app.status("r")).problem or "")
         async with world.engine(before) as app:
             assert await app.engine.resume("r") == Success(None)
             assert await app.result_in_time("r") == Success(None)
+
+    async def test_a_lost_call_need_not_be_asked_for_again(self, world: EngineWorld) -> None:
+        @workflow(name="flow")
+        async def before(run: Run) -> None:
+            await run.race(run.sleep("long", 3_600), run.sleep("short", 1))
+            await run.sleep("pause", 60)
+
+        @workflow(name="flow")
+        async def without(run: Run) -> None:
+            await run.race(run.sleep("short", 1))
+            await run.sleep("pause", 60)
+            await run.sleep("another", 60)  # like the one that was lost
+
+        async with world.engine(before) as app:
+            _ = success(await app.engine.start(before, id="r"))
+            await app.advance_until(lambda: _waits_for(app, "'pause'"))
+        async with world.engine(without) as app:
+            assert await app.result_in_time("r") == Success(None)
+            assert (await statuses(app))["long"] == "lost"
+
+    async def test_a_loser_may_be_cancelled_before_it_comes_to_the_call_that_it_lost(self, world: EngineWorld) -> None:
+        elsewhere = asyncio.Event()
+        elsewhere.set()
+
+        @workflow
+        async def races(run: Run) -> str:
+            async def loser() -> None:
+                _ = await elsewhere.wait()
+                await run.sleep("long", 3_600)
+
+            await run.race(loser(), run.sleep("short", 1))
+            await run.sleep("pause", 60)
+            return "done"
+
+        async with world.engine(races) as app:
+            _ = success(await app.engine.start(races, id="r"))
+            await until(lambda: _all_stand(app, "long", "short"))
+            await app.advance_until(lambda: _waits_for(app, "'pause'"))
+            assert (await statuses(app))["long"] == "lost"
+        elsewhere.clear()
+        async with world.engine(races) as app:
+            assert await app.result_in_time("r") == Success("done")
 
 
 async def _all_stand(app: Opened, *keys: str) -> bool:
