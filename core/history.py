@@ -7,7 +7,7 @@ that key, or a refusal. Results reach the workflow in the order of their positio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -118,6 +118,10 @@ class History:
     def all_of(self, kind: str, target: str) -> tuple[StepRow, ...]:
         """The recorded calls of this kind on this target, asked for or not."""
         return tuple(row for row in self._rows.values() if (row.kind, row.target) == (kind, target))
+
+    def waits(self, kinds: Collection[str]) -> bool:
+        """Whether a call of these kinds that was recorded to wait has not been recorded to end."""
+        return any(row.status == "waiting" and row.kind in kinds for row in self._rows.values())
 
     def record(self, row: StepRow) -> None:
         """The row is durable now."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
 from ...core.batch import Batch, ChangeRun, Committed, Fenced, RunFence, Write, WriteStep
 from ...core.history import Asked, History, Refused
 from ...core.lease import leave
 from ...core.model import Contended, RecordedError, StepId, StoreKey, Unavailable
-from ...core.outcome import Failure
+from ...core.outcome import Failure, Outcome, Success
 from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
 from ...core.step import Mode, StepRow, lose_step, renamed
 from ...core.waiter import Registered
@@ -392,14 +392,28 @@ class RunRecord:
     async def end(self, event: RunEvent, outcome: bytes | None, problem: str | None) -> None:
         """Record how the run ended. Nobody writes to it after that, whatever he has read before."""
         _ = self.going_on()  # a run that ends is not waiting, whatever its row said last
-        _ = await self.commit(*self._waiters_left(), self._leave(event, {"outcome": outcome, "problem": problem}))
+        pauses = Pauses()
+        while isinstance(left := await self._waiters_left(), Failure):
+            _ = await self.try_again(left.failure(), pauses)
+        change = self._leave(event, {"outcome": outcome, "problem": problem})
+        _ = await self.commit(*left.unwrap(), change)
 
     def _leave(self, event: RunEvent, columns: RunColumns) -> ChangeRun:
         """The change by which this owner leaves the run; whatever names its fence after that is refused."""
         return ChangeRun(self.row.id, {**leave(self.row, event, self.clock.now_ms()), **columns})
 
-    def _waiters_left(self) -> list[Write]:
-        return [write for key in tuple(self.open_waiters) for write in self.waiter_removal(key)]
+    async def _waiters_left(self) -> Outcome[tuple[Write, ...], Unavailable]:
+        """What removes the waiters of a run that ends, also those of waits that this execution did not come to."""
+        waiters = self._tools.joinable_waiters
+        left = {StepId(self.row.id, key): store for key, store in self.open_waiters.items()}
+        if self.history.waits(STORE_WAITS):
+            read = await self._tools.ledger.waiters(run_id=self.row.id)
+            if isinstance(read, Failure):
+                return read
+            left |= {row.waiter.step: row.waiter.key for row in read.unwrap()}
+        if waiters is None:
+            return Success(())
+        return Success(tuple(write for step, store in left.items() for write in waiters.removal(store, step).writes))
 
     async def give_back(self) -> bool:
         """The execution is over and the run is not: whoever takes it up next begins from what is recorded.
@@ -408,24 +422,29 @@ class RunRecord:
         """
         if self.lost:
             return True
-        removals: list[Write] = []
-        if self.cancellation.expired:
-            removals, change = self._waiters_left(), self._leave("cancel", {})
-        elif self.problem is not None:
-            change = self._leave("stop", {"problem": self.problem})
-        else:
-            wake_at_ms = self.waits.free_ms if self._idle else None
-            waiting_on = WANTS_OWNER
-            if self._idle and (text := self.waits.text) is not None:  # a run that hears no wake is due at once
-                waiting_on = until_text(text, self.waits.earliest_ms) if wake_at_ms is None else text
-            change = self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
-        batch = Batch((self.fence,), (*removals, change))
         for _ in range(GIVE_BACK_TRIES):
-            verdict = await self._tools.ledger.commit(batch)
+            left = await self._waiters_left() if self.cancellation.expired else Success(())
+            if isinstance(left, Failure):
+                continue
+            verdict = await self._tools.ledger.commit(Batch((self.fence,), (*left.unwrap(), self._given_back())))
             if not isinstance(verdict, Failure) or isinstance(verdict.failure(), Fenced):
                 return True
         return False
 
+    def _given_back(self) -> ChangeRun:
+        if self.cancellation.expired:
+            return self._leave("cancel", {})
+        if self.problem is not None:
+            return self._leave("stop", {"problem": self.problem})
+        wake_at_ms = self.waits.free_ms if self._idle else None
+        waiting_on = WANTS_OWNER
+        if self._idle and (text := self.waits.text) is not None:  # a run that hears no wake is due at once
+            waiting_on = until_text(text, self.waits.earliest_ms) if wake_at_ms is None else text
+        return self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
+
+
+STORE_WAITS: Final = frozenset({"store.when", "store.take"})
+"""Calls that may have a waiter."""
 
 GIVE_BACK_TRIES = 2
 """How often a run is given back to a ledger that does not answer."""

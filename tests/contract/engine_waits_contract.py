@@ -26,6 +26,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.core.poll import PollPolicy
+from stepwell.layers.driver.cancellation import CLEANUP_MS
 
 from .engine_world import NOW_MS, EngineWorld, Opened, ended, failure, success, until
 from .store_world import Chat, Message, append, chats, empty
@@ -520,6 +521,54 @@ class EngineWaitsContract:
             assert await waiters_of(app, "r") == 1
             _ = success(await app.engine.cancel("r"))
             assert (await app.status("r")).state == "cancelled"
+            assert await waiters_of(app, "r") == 0
+
+    async def test_a_cancelled_run_leaves_no_waiter_of_a_wait_that_its_code_no_longer_makes(
+        self, world: EngineWorld
+    ) -> None:
+        @workflow(name="waits")
+        async def after(run: Run) -> None:
+            await run.sleep("pause", 60)
+
+        async with world.engine(waits) as app:
+            await made(app)
+            _ = success(await app.engine.start(waits, id="r"))
+            await app.waits_for("r", "'ready'")
+        async with world.engine(after) as app:
+            await app.waits_for("r", "'pause'")
+            assert await waiters_of(app, "r") == 1
+            _ = success(await app.engine.cancel("r"))
+            assert failure(await app.engine.result("r")) == RunCancelled("r")
+            assert await waiters_of(app, "r") == 0
+
+    async def test_a_run_that_is_cut_off_leaves_no_waiter_of_a_wait_that_it_did_not_come_to(
+        self, world: EngineWorld
+    ) -> None:
+        stands = asyncio.Event()
+        restarted = False
+
+        @workflow
+        async def lingers(run: Run) -> None:
+            try:
+                await run.sleep("pause", 60)
+            finally:
+                if restarted:
+                    stands.set()
+                    _ = await asyncio.Event().wait()
+                _ = await run.store(chats, "c").take("mine", unclaimed, claim_as("r"))
+
+        async with world.engine(lingers) as app:
+            await made(app)
+            _ = success(await app.engine.start(lingers, id="r"))
+            await app.waits_for("r", "'pause'")
+            _ = success(await app.engine.cancel("r"))
+            await app.waits_for("r", "'mine'")
+        restarted = True
+        async with world.engine(lingers) as app:
+            await until(stands.is_set)
+            assert await waiters_of(app, "r") == 1
+            await app.clock.advance(CLEANUP_MS)
+            assert failure(await app.engine.result("r")) == RunCancelled("r")
             assert await waiters_of(app, "r") == 0
 
     async def test_a_change_while_nobody_drives_the_run_is_seen_when_somebody_does(self, world: EngineWorld) -> None:
