@@ -194,7 +194,7 @@ def first_of(items: Iterable[Any], b: int, notes: Notes) -> Any:
 
 
 def list_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
-    match op % 26:
+    match op % 27:
         case 0 | 1 | 2:
             return at[a]
         case 3:
@@ -254,6 +254,8 @@ def list_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
         case 24:
             notes.append([item in at[:a] for item in at])
             notes.append(len({*at, *at}))
+        case 25:
+            return dict.fromkeys(at)
         case _:
             notes.append(repr(at) if b % 2 else str(at.copy()))
     return at
