@@ -8,7 +8,7 @@ workflow in that turn; or, already recorded, its result is *handed over* in the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn, final
 
@@ -217,9 +217,15 @@ class RunRecord:
     async def completed(self, row: StepRow) -> None:
         """The completion is recorded: hand it over in its turn."""
         self.waits.done(row.key)
-        _ = self.open_waiters.pop(row.key, None)
         self.history.record(row)
+        await self._forget(row.key)
         await self._pass(self.turn.pass_(_position(row)))
+
+    async def _forget(self, key: str) -> None:
+        """The call is over: let waiters know that are not removed in its batch."""
+        store = self.open_waiters.pop(key, None)
+        if store is not None and self._tools.joinable_waiters is None:
+            _ = await self._tools.waiters.cancel(store, StepId(self.row.id, key))
 
     async def hand_over(self, row: StepRow) -> None:
         """Wait for the turn in which a result that was recorded before reaches the workflow."""
@@ -295,8 +301,8 @@ class RunRecord:
         removals = [write for row in lost for write in self.waiter_removal(row.key)]
         _ = await self.commit(*map(WriteStep, lost), *removals, *self.going_on())
         for row in lost:
-            _ = self.open_waiters.pop(row.key, None)
             self.history.record(row)
+            await self._forget(row.key)
 
     async def give_way(self) -> NoReturn:
         """The branch that calls has lost a race in a durable call: it goes on in its turn, by being cancelled."""
@@ -395,25 +401,35 @@ class RunRecord:
         pauses = Pauses()
         while isinstance(left := await self._waiters_left(), Failure):
             _ = await self.try_again(left.failure(), pauses)
-        change = self._leave(event, {"outcome": outcome, "problem": problem})
-        _ = await self.commit(*left.unwrap(), change)
+        removals = self._removals(left.unwrap())
+        _ = await self.commit(*removals, self._leave(event, {"outcome": outcome, "problem": problem}))
+        await self._forget_all(left.unwrap())
 
     def _leave(self, event: RunEvent, columns: RunColumns) -> ChangeRun:
         """The change by which this owner leaves the run; whatever names its fence after that is refused."""
         return ChangeRun(self.row.id, {**leave(self.row, event, self.clock.now_ms()), **columns})
 
-    async def _waiters_left(self) -> Outcome[tuple[Write, ...], Unavailable]:
-        """What removes the waiters of a run that ends, also those of waits that this execution did not come to."""
-        waiters = self._tools.joinable_waiters
+    async def _waiters_left(self) -> Outcome[Mapping[StepId, StoreKey], Unavailable]:
+        """The waiters of a run that ends, also those of waits that this execution did not come to."""
         left = {StepId(self.row.id, key): store for key, store in self.open_waiters.items()}
         if self.history.waits(STORE_WAITS):
             read = await self._tools.ledger.waiters(run_id=self.row.id)
             if isinstance(read, Failure):
                 return read
             left |= {row.waiter.step: row.waiter.key for row in read.unwrap()}
-        if waiters is None:
-            return Success(())
-        return Success(tuple(write for step, store in left.items() for write in waiters.removal(store, step).writes))
+        return Success(left)
+
+    def _removals(self, left: Mapping[StepId, StoreKey]) -> tuple[Write, ...]:
+        """What removes these waiters, to be written with the end of the run."""
+        if (waiters := self._tools.joinable_waiters) is None:
+            return ()
+        return tuple(write for step, store in left.items() for write in waiters.removal(store, step).writes)
+
+    async def _forget_all(self, left: Mapping[StepId, StoreKey]) -> None:
+        """The run has ended: let waiters know that were not removed in that batch."""
+        if self._tools.joinable_waiters is None:
+            for step, store in left.items():
+                _ = await self._tools.waiters.cancel(store, step)
 
     async def give_back(self) -> bool:
         """The execution is over and the run is not: whoever takes it up next begins from what is recorded.
@@ -423,11 +439,18 @@ class RunRecord:
         if self.lost:
             return True
         for _ in range(GIVE_BACK_TRIES):
-            left = await self._waiters_left() if self.cancellation.expired else Success(())
-            if isinstance(left, Failure):
-                continue
-            verdict = await self._tools.ledger.commit(Batch((self.fence,), (*left.unwrap(), self._given_back())))
-            if not isinstance(verdict, Failure) or isinstance(verdict.failure(), Fenced):
+            left: Mapping[StepId, StoreKey] = {}
+            if self.cancellation.expired:
+                found = await self._waiters_left()
+                if isinstance(found, Failure):
+                    continue
+                left = found.unwrap()
+            batch = Batch((self.fence,), (*self._removals(left), self._given_back()))
+            verdict = await self._tools.ledger.commit(batch)
+            if isinstance(verdict, Success):
+                await self._forget_all(left)
+                return True
+            if isinstance(verdict.failure(), Fenced):
                 return True
         return False
 

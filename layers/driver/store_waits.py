@@ -47,7 +47,6 @@ from .steps import raise_recorded
 from .store_call import StoreCall
 from .store_steps import Cancelled, StoreSteps, recorded_outcome
 from .tools import Tools
-from .turnstile import Lost
 from .wait import Reason
 
 __all__ = ["Looking", "StoreWaits", "Taking", "encoded_selection", "not_awaitable"]
@@ -198,9 +197,6 @@ class StoreWaits:
         except Cancelled:
             call.cut()
             await record.complete_cancelled(key, kind, str(store))
-        except Lost:
-            await self._forget(store, key)
-            raise
         except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended, SystemExit):
             raise  # these end more than the call
         except BaseException as error:
@@ -211,7 +207,6 @@ class StoreWaits:
             await record.complete(call.row(outcome))
         else:
             await record.completed(call.numbered)
-        await self._forget(store, key)
         return outcome
 
     async def look_again(self, store: StoreKey, key: str) -> str | None:
@@ -245,11 +240,6 @@ class StoreWaits:
                 again_ms = record.clock.now_ms() + UNREGISTERED_MS
                 until_ms = again_ms if until_ms is None else min(until_ms, again_ms)
         return await record.woken(moment, until_ms)
-
-    async def _forget(self, store: StoreKey, key: str) -> None:
-        """The wait is over: let waiters that were not removed in its batch know."""
-        if self._tools.joinable_waiters is None:
-            _ = await self._tools.waiters.cancel(store, StepId(self.record.row.id, key))
 
 
 UNREGISTERED_MS = 1_000

@@ -26,7 +26,6 @@ from stepwell import (
     workflow,
 )
 from stepwell.core.poll import PollPolicy
-from stepwell.layers.driver.cancellation import CLEANUP_MS
 
 from .engine_world import NOW_MS, EngineWorld, Opened, ended, failure, success, until
 from .store_world import Chat, Message, append, chats, empty
@@ -567,8 +566,55 @@ class EngineWaitsContract:
         async with world.engine(lingers) as app:
             await until(stands.is_set)
             assert await waiters_of(app, "r") == 1
-            await app.clock.advance(CLEANUP_MS)
-            assert failure(await app.engine.result("r")) == RunCancelled("r")
+            assert failure(await app.result_in_time("r")) == RunCancelled("r")
+            assert await waiters_of(app, "r") == 0
+
+    @pytest.mark.parametrize("ending", ["found", "timed out", "lost", "cancelled", "raised", "cut off"])
+    async def test_waiters_that_cannot_join_are_told_of_the_end_of_a_wait(
+        self, world: EngineWorld, ending: str
+    ) -> None:
+        def picky(chat: Chat) -> bool:
+            if chat.get("unrelated"):
+                raise LookupError("not so")
+            return bool(chat["messages"])
+
+        @workflow
+        async def looks(run: Run) -> None:
+            timeout = 60 if ending == "timed out" else None
+            if ending == "cut off":
+                try:
+                    await run.sleep("pause", 3_600)
+                finally:
+                    _ = await run.store(chats, "c").when("ready", picky)
+            try:
+                _ = await run.race(run.store(chats, "c").when("ready", picky, timeout=timeout), run.signal("n", int))
+            finally:
+                _ = await run.signal("end", int)
+
+        async with world.engine(looks, plain=True) as app:
+            await made(app)
+            _ = success(await app.engine.start(looks, id="r"))
+            if ending == "cut off":
+                await app.waits_for("r", "'pause'")
+                _ = success(await app.engine.cancel("r"))
+            await until(partial(_has_waiter, app, "r"))
+        async with world.engine(looks, plain=True) as app:
+            assert await waiters_of(app, "r") == 1  # the run was only set aside
+            match ending:
+                case "found":
+                    _ = success(await app.store.update(chats, "c", append("x")))
+                case "timed out":
+                    await app.clock.advance(60_000)
+                case "lost":
+                    _ = success(await app.engine.signal("r", "n", 1))
+                case "cancelled":
+                    _ = success(await app.engine.cancel("r"))
+                case "raised":
+                    _ = success(await app.store.update(chats, "c", unrelated))
+                case _:
+                    assert failure(await app.result_in_time("r")) == RunCancelled("r")
+            if ending != "cut off":
+                await app.waits_for("r", "'end'")
             assert await waiters_of(app, "r") == 0
 
     async def test_a_change_while_nobody_drives_the_run_is_seen_when_somebody_does(self, world: EngineWorld) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,23 +25,31 @@ from stepwell import (
     Outcome,
     RunHandle,
     RunStatus,
+    StepId,
     Store,
+    StoreKey,
+    TooLarge,
     Unavailable,
+    Waiters,
     WakeBus,
     build,
     get,
+    provides,
 )
 from stepwell.core.batch import Batch
 from stepwell.core.poll import DEFAULT_POLL, PollPolicy
 from stepwell.core.run import RunRow
 from stepwell.core.step import StepRow
+from stepwell.core.waiter import Registered, Waiter
 from stepwell.layers import engine as engines
 from stepwell.layers import ledger as ledgers
 from stepwell.layers import store as stores
 from stepwell.layers import waiters
 from stepwell.layers import wake_bus as wake_buses
+from stepwell.layers.delivery import Delivery
 from stepwell.layers.ids import CountedIds
 from stepwell.layers.ledger import MemoryLedger
+from stepwell.layers.waiters import LedgerWaiters
 from stepwell.services.engine import ResultFailure
 from stepwell.services.ledger import Verdict
 
@@ -156,10 +164,12 @@ class EngineWorld:
         poll: PollPolicy = DEFAULT_POLL,
         silent: bool = False,
         bus: Layer[WakeBus, WakeBus] | None = None,
+        plain: bool = False,
     ) -> AsyncGenerator[Opened]:
         """An engine for the time of the block. `around` comes between it and the ledger; `store` replaces the store.
 
-        It polls as `poll` says; `silent`: its wake bus never wakes, unless `bus` is another one.
+        It polls as `poll` says; `silent`: its wake bus never wakes, unless `bus` is another one; `plain`: its waiters
+        cannot join.
         """
         clocks = given_clock(clock or self.clock)
         async with build(self._ledger(clocks)) as built:
@@ -168,7 +178,8 @@ class EngineWorld:
                 ledger = around(ledger)
             hints = bus or (wake_buses.layer_noop() if silent else wake_buses.layer_test())
             base = given_ledger(ledger) | clocks | given_ids(self.ids) | hints
-            services = base | stores.layer_test(poll=poll) | waiters.layer_test(poll=poll)
+            waiting = plain_waiters if plain else waiters.layer_test(poll=poll)
+            services = base | stores.layer_test(poll=poll) | waiting
             whole = services | engines.layer_test(workflows, drive, poll=poll)
             async with build(whole if store is None else whole.override(store)) as engine_built:
                 env = success(engine_built)
@@ -178,6 +189,36 @@ class EngineWorld:
         if self.host == "memory":
             return given_ledger(self._memory) | clocks
         return ledgers.layer(self.path, durability="normal") | clocks
+
+
+class PlainWaiters:
+    """Waiters over a ledger whose changes cannot be committed in a batch of the caller's."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._real = LedgerWaiters(ledger)
+
+    async def register(self, waiter: Waiter) -> Outcome[Registered, TooLarge | Unavailable]:
+        return await self._real.register(waiter)
+
+    async def waiting(self, key: StoreKey) -> Outcome[tuple[Waiter, ...], Unavailable]:
+        return await self._real.waiting(key)
+
+    async def due(self, run_id: str) -> Outcome[tuple[Waiter, ...], Unavailable]:
+        return await self._real.due(run_id)
+
+    async def acknowledge(self, waiter: Waiter) -> Outcome[bool, Unavailable]:
+        return await self._real.acknowledge(waiter)
+
+    async def cancel(self, key: StoreKey, step: StepId) -> Outcome[None, Unavailable]:
+        return await self._real.cancel(key, step)
+
+
+@provides
+async def plain_waiters(clock: Clock, ledger: Ledger, bus: WakeBus) -> AsyncIterator[Waiters]:
+    delivery = Delivery(ledger, clock, bus, DEFAULT_POLL)
+    delivery.open()
+    yield PlainWaiters(ledger)
+    await delivery.close()
 
 
 Judge: TypeAlias = Callable[[Batch], Literal["no", "unknown"] | None]
