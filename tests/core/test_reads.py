@@ -884,7 +884,7 @@ def test_an_error_of_a_callback_keeps_its_text() -> None:
         for use in (
             lambda: track_reads(state, raising),
             lambda: apply(state, raising),
-            lambda: take(state, raising, raising),
+            lambda: take(state, raising, lambda d, _: None),
             lambda: take(state, lambda s: True, lambda d, _: raising(d)),
         ):
             with pytest.raises(Exception) as caught:  # noqa: PT011  # of any class
@@ -1036,7 +1036,7 @@ class Label(BaseModel, frozen=True):
 
 
 def test_a_look_at_a_set_copies_none_of_it() -> None:
-    state = {"s": {Label(n=1), Label(n=2)}, "n": {1, 2}}
+    state: dict[str, Any] = {"s": {Label(n=1), Label(n=2)}, "n": {1, 2}}
     Label.copied.clear()
     assert track_reads(state, lambda s: (len(s["s"]), bool(s["s"]), 7 in s["s"], 1 in s["n"]))[0] == (
         2,
@@ -1204,6 +1204,8 @@ def test_an_iteration_that_was_left_or_ended_leaves_nothing_behind() -> None:
             assert next(item for item in view["l"] if item == 80) == 80
             assert len([*view["l"]]) == len([*view["d"]]) == len([*view["d"].items()]) == 600
             assert next(key for key in view["d"] if key == "500") == "500"
-        return len(place_of(view["l"])[1].extent.live)  # type: ignore[index]
+        place = place_of(view["l"])
+        assert place is not None
+        return len(place[1].extent.live)
 
     assert track_reads({"l": list(range(600)), "d": {str(at): at for at in range(600)}}, selector)[0] == 0
