@@ -3,6 +3,7 @@
     decided    the first branch of a `run.race` has ended; all others, and those that they await, have lost
     stood      each loser has come to stand: what it executed is cut off, a call that was being committed is let finish
     recorded   the calls that came to nothing are recorded as lost, all in one batch
+    handed on  what they have read and will not see is for whoever asks next, in the order in which it was read
     let go     one by one, in the order of the branches, each is cancelled and may clean up
 
 Nothing else is handed to any branch of the run in between, and who was first follows from the order in which results
@@ -187,8 +188,16 @@ class Races:
             for inner in awaited.branches:
                 self._lose(inner, losers)
 
-    async def end_losers(self, group: Group, record: Callable[[Sequence[StepRow]], Awaitable[None]]) -> None:
-        """If the race is decided, let cancellation reach its losers; `record` records that calls are lost."""
+    async def end_losers(
+        self,
+        group: Group,
+        record: Callable[[Sequence[StepRow]], Awaitable[None]],
+        hand_on: Callable[[Sequence[str]], None],
+    ) -> None:
+        """If the race is decided, let cancellation reach its losers.
+
+        `record` records that calls are lost, and `hand_on` gets the keys of those that were recorded before.
+        """
         if group.losers is None:
             return
         standing: list[_Call] = []
@@ -198,6 +207,7 @@ class Races:
                 _ = await self._changed.wait()
             if lost := [call.row for call in standing if not call.is_kept]:
                 await record(lost)
+            hand_on([call.row.key for call in standing if call.is_kept])
         finally:
             group.losers = None
             self._decided.remove(group)

@@ -41,7 +41,7 @@ class RunRecord:
     Once `suspending`, durable calls raise `Suspended` and nothing more is recorded. Why is told by `lost` (another
     owner has the run), `problem` (it is stuck), `cancellation.expired` (its time to clean up is over), or none of them:
     it is set aside. `body` is the task that executes the workflow; `open_waiters` are the stores on which its calls may
-    have a waiter, by key; `on_lost` is called for the row of a call that a branch has lost in a race.
+    have a waiter, by key; `on_lost` is called for the row of a call that was recorded and whose branch has lost a race.
     """
 
     def __init__(self, row: RunRow, rows: tuple[StepRow, ...], tools: Tools) -> None:
@@ -292,7 +292,13 @@ class RunRecord:
 
     async def end_losers(self, group: Group) -> None:
         """If a race is decided, let cancellation reach its losers where they stand, once that is recorded."""
-        await self.races.end_losers(group, self._record_losses)
+        await self.races.end_losers(group, self._record_losses, self._hand_on)
+
+    def _hand_on(self, keys: Sequence[str]) -> None:
+        """What these calls came to is recorded, and their branches will not see it: in the order of their positions."""
+        rows = [row for key in keys if (row := self.history.row(key)) is not None and row.position is not None]
+        for row in sorted(rows, key=_position):
+            self.on_lost(row)
 
     async def _record_losses(self, rows: Sequence[StepRow]) -> None:
         """Record, for all losers of a race at once, that their calls are never to be performed."""
@@ -311,8 +317,6 @@ class RunRecord:
         await self.races.stand()
         self.catch_up.ended()
         _ = self._under_way.pop(asyncio.current_task(), None)
-        if (row := self.history.row(key)) is not None:
-            self.on_lost(row)
         raise asyncio.CancelledError(f"another branch of run.race came first, and {key!r} was lost") from None
 
     async def show(self) -> None:

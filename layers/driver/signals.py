@@ -6,11 +6,12 @@
 
 Only the owner of a run reads its signals, so what was seen of them once need not be looked at again. A wait that is
 cancelled, or times out, or loses a race, reads nothing. A signal whose reading was being committed when its branch
-lost a race is kept for the next call that asks for its name.
+lost a race is kept for the next call that asks for its name; several are, in the order in which they were read.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, replace
 from typing import TypeAlias, final
@@ -63,7 +64,7 @@ class DrivenSignals:
         self._waiting = defaultdict[str, list[str]](list)
         self._unread = defaultdict[str, deque[SignalRow]](deque)
         self._seen = Counter[str]()
-        self._kept = defaultdict[str, deque[tuple[str, bytes]]](deque)
+        self._kept = defaultdict[str, list[tuple[int, str, bytes]]](list)
         record.on_lost = self._keep
 
     async def read(self, name: str, codec: Codec, timeout_ms: int | None) -> Outcome[object, TimedOut | InvalidSignal]:
@@ -144,7 +145,7 @@ class DrivenSignals:
 
     def _taken(self, call: _Call) -> Found | None:
         if kept := self._kept[call.name]:
-            first_read_by, value = kept.popleft()
+            _, first_read_by, value = kept.pop(0)
             return read_signal(value, call.codec, call.what, again=first_read_by), ()
         if unread := self._unread[call.name]:
             signal = unread.popleft()
@@ -178,7 +179,7 @@ class DrivenSignals:
         value = read_signal_reading(row.value or b"").value
         if value is None or any(reading.again == row.key for reading in self._readings(row.target)):
             return
-        self._kept[row.target].append((row.key, value))
+        insort(self._kept[row.target], (row.position or 0, row.key, value))
         if self._waiting[row.target]:
             self._record.waits.wake()
 

@@ -153,6 +153,51 @@ class EngineRaceContract:
                 assert rows["signal:n:2"].value == b'{"signal":1,"again": "signal:n:1"}'
         assert seen == [[None, Success(1), Success(2)]] * 2
 
+    async def test_signals_that_losers_have_read_are_given_on_in_the_order_in_which_they_were_read(
+        self, world: EngineWorld
+    ) -> None:
+        seen: list[list[object]] = []
+
+        class Together(LedgerDouble):
+            """Commits the end of the sleep only when both signals are read: the sleep comes first all the same."""
+
+            read = asyncio.Semaphore(0)
+
+            async def commit(self, batch: Batch) -> Verdict:
+                keys = {write.row.key for write in batch.writes if isinstance(write, WriteStep)}
+                if any(isinstance(write, ReadSignal) for write in batch.writes):
+                    self.read.release()
+                elif "sleep" in keys:
+                    for _ in range(2):
+                        _ = await self.read.acquire()
+                return await super().commit(batch)
+
+        @workflow
+        async def races(run: Run) -> None:
+            async def read(turns: int) -> object:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                try:
+                    return await run.signal("n", int)
+                finally:
+                    seen[-1].append((turns, await run.signal("n", int)))
+
+            seen.append([])
+            await run.race(read(2), run.sleep("sleep", 0), read(0))  # who asks first, and reads 1, is let go last
+            seen[-1].append(await run.signal("n", int))
+            _ = await run.signal("end", int)
+
+        async with world.engine(drive=False) as client:
+            handle = success(await client.engine.start(races, id="r"))
+            for n in (1, 2, 3):
+                assert await handle.signal("n", n) == Success(None)
+        for restart in range(2):
+            async with world.engine(races, around=Together) as app:
+                await until(lambda restart=restart: len(seen) > restart and len(seen[restart]) == 3)  # type: ignore[misc]
+                rows = await app.steps("r")
+                assert [rows[key].position for key in ("sleep", "signal:n:1", "signal:n:2")] == [1, 2, 3]
+        assert seen == [[(2, Success(1)), (0, Success(2)), Success(3)]] * 2
+
     async def test_one_branch_is_no_race(self, world: EngineWorld) -> None:
         @workflow
         async def alone(run: Run) -> int:
