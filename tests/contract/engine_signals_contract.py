@@ -240,6 +240,35 @@ class EngineSignalsContract:
         async with world.engine(reads_three) as app:
             assert await app.result_in_time("r") == Success([0, 1, 2])
 
+    async def test_one_engine_that_sends_many_at_once_does_not_pass_the_limit(self, world: EngineWorld) -> None:
+        async with world.engine(drive=False) as app:
+            _ = success(await app.engine.start(reads_three, id="r"))
+            sent = (SendSignal(SignalRow("r", "n", str(n).encode())) for n in range(UNREAD_SIGNALS - 50))
+            _ = success(await app.ledger.commit(Batch((), tuple(sent))))
+            answers = await asyncio.gather(*(app.engine.signal("r", "n", n) for n in range(150)))
+            assert sum(answer == Success(None) for answer in answers) == 50
+            refused = [answer.failure() for answer in answers if isinstance(answer, Failure)]
+            assert {type(failed) for failed in refused} == {TooLarge}
+            assert len(await unread(app, "r")) == UNREAD_SIGNALS
+
+    async def test_signals_that_are_refused_by_the_ledger_leave_their_room_to_others(self, world: EngineWorld) -> None:
+        refusing = True
+
+        def judge(batch: Batch) -> Applied | None:
+            return "no" if refusing and sends(batch) else None
+
+        async with world.engine(drive=False, around=lambda ledger: Refusing(ledger, judge)) as app:
+            _ = success(await app.engine.start(reads_three, id="r"))
+            sent = tuple(SendSignal(SignalRow("r", "n", str(n).encode())) for n in range(UNREAD_SIGNALS - 2))
+            refusing = False
+            _ = success(await app.ledger.commit(Batch((), sent)))
+            refusing = True
+            answers = await asyncio.gather(*(app.engine.signal("r", "n", n) for n in range(10)))
+            assert {type(failure(answer)) for answer in answers} <= {Unavailable, TooLarge}
+            refusing = False
+            answers = await asyncio.gather(*(app.engine.signal("r", "n", n) for n in range(10)))
+            assert sum(answer == Success(None) for answer in answers) == 2
+
     # --- order ------------------------------------------------------------------
 
     async def test_branches_get_signals_in_the_order_in_which_they_asked(self, world: EngineWorld) -> None:
