@@ -19,7 +19,7 @@ from ...core.model import RecordedError
 from ...services.driver import StepCall
 from ...services.step import STEP, StepContext
 
-__all__ = ["Pool", "as_recorded", "is_misuse", "text_of"]
+__all__ = ["Pool", "as_recorded", "is_misuse", "left_by_exit", "text_of"]
 
 THREADS = min(32, (os.cpu_count() or 1) + 4)
 """How many functions that are not async may be executed at once."""
@@ -70,7 +70,7 @@ class Pool:
         try:
             return await _finished(call.fn())
         except SystemExit as left:
-            raise RuntimeError(_left(left)) from left
+            raise left_by_exit(left, "the step") from left
 
     async def _in_thread(self, call: StepCall, within: contextvars.Context) -> object:
         loop = asyncio.get_running_loop()
@@ -128,11 +128,12 @@ def _in_bounds(fn: Callable[[], object]) -> object:
     except StopIteration as stop:
         raise RuntimeError("the step raised StopIteration") from stop
     except SystemExit as left:
-        raise RuntimeError(_left(left)) from left
+        raise left_by_exit(left, "the step") from left
 
 
-def _left(left: SystemExit) -> str:
-    return f"the step called sys.exit({left.code!r}); a step ends by returning or raising"
+def left_by_exit(left: SystemExit, what: str) -> RuntimeError:
+    """What is recorded of a function that would have ended the process."""
+    return RuntimeError(f"{what} called sys.exit({left.code!r}); a function ends by returning or raising")
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

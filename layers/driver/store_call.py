@@ -12,7 +12,7 @@ from ...core.outcome import Outcome, Success
 from ...core.step import Pin, StepRow
 from ...core.store_outcome import Named, StoreFailure, write_outcome
 from ...services.step import Suspended
-from .execution import as_recorded, is_misuse
+from .execution import as_recorded, is_misuse, left_by_exit
 from .record import RunRecord
 
 __all__ = ["StoreCall"]
@@ -43,6 +43,9 @@ class StoreCall:
         """The row that records what the caller's own function raised."""
         if self.numbered is not None:
             self._record.turn.abandon(_numbered(self.numbered))
+        if isinstance(error, SystemExit):
+            left, error = error, left_by_exit(error, f"a function of {self._row.key!r}")
+            error.__cause__ = left
         kind = "type" if is_misuse(error) else "error"
         return replace(self._row, status="failed", value=error_json(as_recorded(error), kind))
 

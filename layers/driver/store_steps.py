@@ -68,7 +68,7 @@ class StoreSteps:
         except Cancelled:
             call.cut()
             await self._record.complete_cancelled(key, kind, str(store))
-        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended, SystemExit):
+        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended):
             raise  # these end more than the call
         except BaseException as error:
             failed = call.failed(error)

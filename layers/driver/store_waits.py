@@ -197,7 +197,7 @@ class StoreWaits:
         except Cancelled:
             call.cut()
             await record.complete_cancelled(key, kind, str(store))
-        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended, SystemExit):
+        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended):
             raise  # these end more than the call
         except BaseException as error:
             failed = call.failed(error)

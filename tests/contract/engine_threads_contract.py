@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 
 from stepwell import (
@@ -22,6 +22,7 @@ from stepwell import (
 from stepwell.layers.driver.execution import THREADS
 
 from .engine_world import EngineWorld, ended, failure, success, until
+from .store_world import Chat, append, chats, empty
 
 
 class _Crowd:
@@ -101,6 +102,51 @@ class EngineThreadsContract:
         assert [text.partition(";")[0] for text in told] == [
             "the step called sys.exit('bye')",
             "the step called sys.exit(3)",
+        ]
+
+    async def test_a_function_of_a_store_call_that_exits_fails_the_call(self, world: EngineWorld) -> None:
+        def leave(_: Chat) -> None:
+            sys.exit("bye")
+
+        def leave_when_found(chat: Chat) -> bool | None:
+            return sys.exit(3) if chat["messages"] else None
+
+        def make() -> Chat:
+            sys.exit("no state")
+
+        @workflow
+        async def leaving(run: Run) -> list[str]:
+            store = run.store(chats, "c")
+            told: list[str] = []
+            calls: dict[str, Callable[[], Awaitable[object]]] = {
+                "create": lambda: run.store(chats, "other").get_or_create("create", make),
+                "update": lambda: store.update("update", leave),
+                "select": lambda: store.select("select", leave),
+                "now": lambda: store.take_now("now", lambda _: True, lambda chat, _: leave(chat)),
+                "when": lambda: store.when("when", leave_when_found),
+                "take": lambda: store.take("take", leave_when_found, lambda chat, _: None),
+            }
+            for key, call in calls.items():
+                try:
+                    _ = await call()
+                except StepFailed as failed:
+                    told.append(f"{key}: {failed.error.type}: {failed.error.message}")
+            return told
+
+        async with world.engine(leaving) as app:
+            _ = success(await app.store.get_or_create(chats, "c", empty))
+            handle = success(await app.engine.start(leaving, id="r"))
+            await app.waits_for("r", "'when'")
+            _ = success(await app.store.update(chats, "c", append("x")))
+            told = success(await ended(handle))
+            assert success(await app.ledger.waiters()) == ()
+        assert [text.partition(";")[0] for text in told] == [
+            "create: RuntimeError: a function of 'create' called sys.exit('no state')",
+            "update: RuntimeError: a function of 'update' called sys.exit('bye')",
+            "select: RuntimeError: a function of 'select' called sys.exit('bye')",
+            "now: RuntimeError: a function of 'now' called sys.exit('bye')",
+            "when: RuntimeError: a function of 'when' called sys.exit(3)",
+            "take: RuntimeError: a function of 'take' called sys.exit(3)",
         ]
 
     async def test_what_was_unwrapped_is_told(self, world: EngineWorld) -> None:
