@@ -2,7 +2,8 @@
 
     look         the selector runs on the state in force; what it finds ends the wait, and so does a store that is gone
     miss         the waiter is registered with what was read, in the batch that says that the run waits
-    woken        by a change of what was read, by a deletion, by the deadline, or by the poll: look again
+    woken        by a change of what was read, by a deletion, by the deadline, or by the poll: look again; where several
+                 waits of the run are woken, only those that are due do
 
 The moment is taken before the look, so that no wake between the look and the wait is missed; a wake is a hint, and a
 miss registers the waiter anew. The row that records the end of the wait removes the waiter in the same batch. A wait
@@ -103,6 +104,7 @@ class StoreWaits:
         self.record = record
         self._tools = tools
         self._steps = steps
+        self._reading: asyncio.Task[frozenset[tuple[StoreKey, StepId]]] | None = None
 
     # --- what is looked for ---------------------------------------------------
 
@@ -239,7 +241,28 @@ class StoreWaits:
             if isinstance(answer, Failure):  # nobody will wake it: it looks now and then
                 again_ms = record.clock.now_ms() + UNREGISTERED_MS
                 until_ms = again_ms if until_ms is None else min(until_ms, again_ms)
-        return await record.woken(moment, until_ms)
+        while (reason := await record.woken(moment, until_ms)) == "wake":
+            moment = record.doorbell.moment()
+            if waiters is None or len(record.open_waiters) == 1 or not await self._waits_still(waiter):
+                break
+        return reason
+
+    async def _waits_still(self, waiter: Waiter) -> bool:
+        """Whether the waiter is registered and owed nothing: the wake was for another wait of the run.
+
+        Nothing that it read was changed then, so it need not look, nor register again. One reading serves all that were
+        woken before it began.
+        """
+        if (reading := self._reading) is None:
+            reading = self._reading = asyncio.get_running_loop().create_task(self._waiting())
+        return (waiter.key, waiter.step) in await asyncio.shield(reading)
+
+    async def _waiting(self) -> frozenset[tuple[StoreKey, StepId]]:
+        """The waiters of the run that are owed nothing; none if the ledger does not answer."""
+        self._reading = None
+        read = await self._tools.ledger.waiters(run_id=self.record.row.id)
+        rows = () if isinstance(read, Failure) else read.unwrap()
+        return frozenset((row.waiter.key, row.waiter.step) for row in rows if row.due_no is None)
 
 
 UNREGISTERED_MS = 1_000

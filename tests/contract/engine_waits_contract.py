@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from functools import partial
 from typing import TypeAlias
@@ -23,11 +24,15 @@ from stepwell import (
     TimedOut,
     TooLarge,
     Unmatched,
+    define_store,
     workflow,
 )
+from stepwell.core.batch import Batch, RegisterWaiter
 from stepwell.core.poll import PollPolicy
+from stepwell.services.ledger import Verdict
 
 from .engine_world import NOW_MS, EngineWorld, Opened, ended, failure, success, until
+from .ledger_double import LedgerDouble
 from .store_world import Chat, Message, append, chats, empty
 
 HOUR_MS = 3_600_000
@@ -35,6 +40,10 @@ HOUR_MS = 3_600_000
 MATCHES: tuple[object, ...] = (0, "", [], {}, True)
 
 TakeFailure: TypeAlias = StoreNotFound | InvalidState | ReceiptMismatch | TooLarge
+
+
+Count: TypeAlias = dict[str, int]
+counts = define_store("counts of waits", Count)
 
 
 def unprocessed(chat: Chat) -> Message | None:
@@ -54,6 +63,10 @@ def claim_as(name: str) -> Callable[[Chat, Message], None]:
 
 def unrelated(chat: Chat) -> None:
     chat["unrelated"] = chat.get("unrelated", 0) + 1
+
+
+def count_one(key: str, count: Count) -> None:
+    count[key] = 1
 
 
 async def made(app: Opened, *ids: str) -> None:
@@ -648,6 +661,39 @@ class EngineWaitsContract:
             _ = await app.becomes("r", "waiting")
             _ = success(await app.store.update(chats, "c", append("x")))
             assert await ended(handle) == Success(("x", 1))
+
+    async def test_a_wake_for_one_of_many_waits_lets_the_others_neither_look_nor_register(
+        self, world: EngineWorld
+    ) -> None:
+        looks, registered = Counter[str](), Counter[str]()
+
+        class Counting(LedgerDouble):
+            async def commit(self, batch: Batch) -> Verdict:
+                keys = [write.waiter.step.key for write in batch.writes if isinstance(write, RegisterWaiter)]
+                registered.update(keys)
+                return await super().commit(batch)
+
+        def there(key: str, count: Count) -> int | None:
+            looks[key] += 1
+            return count.get(key)
+
+        @workflow
+        async def many(run: Run) -> int:
+            store = run.store(counts, "c")
+            return len(await run.gather(*(store.when(key, partial(there, key)) for key in "abcdefgh")))
+
+        async with world.engine(many, around=Counting) as app:
+            _ = success(await app.store.get_or_create(counts, "c", {}))
+            handle = success(await app.engine.start(many, id="r"))
+            await app.waits_for("r", "'h'")
+            for key in "hcaf":
+                _ = success(await app.store.update(counts, "c", partial(count_one, key)))
+                await until(lambda key=key: _is_done(app, "r", key))  # type: ignore[misc]
+            _ = success(await app.store.update(counts, "c", lambda count: count.update(b=1, d=1, e=1, g=1)))
+            assert await ended(handle) == Success(8)
+            assert success(await app.ledger.waiters()) == ()
+        assert looks == Counter(dict.fromkeys("abcdefgh", 2))
+        assert registered == Counter("abcdefgh")
 
     # --- what is told of it ---------------------------------------------------
 
