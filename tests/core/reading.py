@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
 from random import Random
@@ -376,7 +377,8 @@ def record_read(at: Any, op: int, a: int, b: int, k: str, notes: Notes) -> Any:
         case 14:
             return copy.copy(at)
         case 15 if not isinstance(at, BaseModel):
-            return dataclasses.asdict(at)
+            # From Python 3.13 on it asks for the very type of a list, and leaves what a view of one holds as it is.
+            return dataclasses.asdict(at if sys.version_info < (3, 13) else copy.deepcopy(at))
         case 16 if not isinstance(at, BaseModel):
             return dataclasses.replace(at, **{names[0]: b})
         case 17 if isinstance(at, Row):
