@@ -25,6 +25,8 @@ __all__ = [
     "lose_step",
     "mismatch",
     "renamed",
+    "span_of",
+    "to_wait",
 ]
 
 VALUE_BYTES: Final = 2 * 1024 * 1024
@@ -95,6 +97,16 @@ DECISIONS: Final = MappingProxyType[tuple[StepStatus | None, Mode], Decision](
 def decide_step(row: StepRow | None, mode: Mode = "at_least_once") -> Decision:
     """What a durable call does, from the row that its key has."""
     return DECISIONS[None if row is None else row.status, mode]
+
+
+def to_wait(row: StepRow, timeout_ms: int | None) -> StepRow:
+    """The row of a call that waits from now on, and for so long at most; the instant at which that ends is recorded."""
+    return replace(row, status="waiting", at_ms=None if timeout_ms is None else row.recorded_at_ms + timeout_ms)
+
+
+def span_of(row: StepRow) -> int:
+    """For how many milliseconds a call that waits was to wait, when that was recorded; 0 is without end."""
+    return 0 if row.at_ms is None else row.at_ms - row.recorded_at_ms
 
 
 def lose_step(row: StepRow, now_ms: int) -> StepRow:

@@ -22,7 +22,7 @@ from ...core.model import TimedOut
 from ...core.outcome import Failure, Outcome, Success
 from ...core.signal import SignalRow
 from ...core.signal_reading import SignalReading, read_signal, read_signal_reading
-from ...core.step import StepRow
+from ...core.step import StepRow, span_of, to_wait
 from ...services.signal import InvalidSignal
 from .pause import Pauses
 from .record import RunRecord
@@ -109,7 +109,7 @@ class DrivenSignals:
         """What the call comes to; None if cancellation came first. Nothing may be awaited before it is recorded."""
         record = self._record
         is_new = row is None
-        row = row or self._waiting_row(call)
+        row = row or to_wait(record.new(call.key, KIND, call.name), call.timeout_ms)
         while True:
             moment = record.doorbell.moment()
             is_last = row.at_ms is not None and row.at_ms <= record.clock.now_ms()
@@ -120,7 +120,7 @@ class DrivenSignals:
                 return taken
             is_coming = self._has_own(call)  # those ahead of it are about to take theirs
             if is_last and not is_coming:
-                return SignalReading(None, after_ms=call.timeout_ms or 0), ()
+                return SignalReading(None, after_ms=span_of(row)), ()
             until_ms = None if is_last else row.at_ms
             record.waits.begin(call.key, f"signal {call.name!r}", row.at_ms)
             writes = (WriteStep(row),) if is_new else ()
@@ -129,11 +129,6 @@ class DrivenSignals:
             is_new = False
             if await record.woken(moment, until_ms) == "cancel":
                 return None
-
-    def _waiting_row(self, call: _Call) -> StepRow:
-        now_ms = self._record.clock.now_ms()
-        at_ms = None if call.timeout_ms is None else now_ms + call.timeout_ms
-        return replace(self._record.new(call.key, KIND, call.name), status="waiting", at_ms=at_ms)
 
     def _ahead(self, call: _Call) -> int:
         """How many calls that wait for this name have asked before."""

@@ -37,7 +37,7 @@ from ...core.model import (
 from ...core.operation import Take
 from ...core.outcome import Failure, Outcome, Success
 from ...core.selector import queue_of, selector_name
-from ...core.step import VALUE_BYTES, StepRow
+from ...core.step import VALUE_BYTES, StepRow, span_of, to_wait
 from ...core.store_outcome import Named, StoreFailure
 from ...core.waiter import Waiter
 from ...services.step import Suspended
@@ -187,13 +187,9 @@ class StoreWaits:
         if asked.row is not None and asked.decision in ("answer", "raise"):
             await record.hand_over(asked.row)
             return recorded_outcome(asked.row)
-        row = asked.row or replace(
-            record.new(key, kind, str(store)),
-            status="waiting",
-            at_ms=None if timeout_ms is None else record.clock.now_ms() + timeout_ms,
-        )
+        row = asked.row or to_wait(record.new(key, kind, str(store)), timeout_ms)
         call = StoreCall(record, replace(row, status="done", at_ms=None), store)
-        wait = _Wait(self, looking, kind, row, live, timeout_ms, queue, is_new=asked.row is None)
+        wait = _Wait(self, looking, kind, row, live, queue, is_new=asked.row is None)
         try:
             outcome = await wait.end(call)
         except Cancelled:
@@ -280,7 +276,6 @@ class _Wait(Generic[_T, _R]):
         kind: str,
         row: StepRow,
         live: Live,
-        timeout_ms: int | None,
         queue: Queue,
         *,
         is_new: bool,
@@ -289,7 +284,6 @@ class _Wait(Generic[_T, _R]):
         self._looking = looking
         self._row = row
         self._live = live
-        self._timeout_ms = timeout_ms
         self._find_queue = queue
         self._is_new = is_new
         self._text = f"{kind.removeprefix('store.')} {looking.key!r} of {looking.store}: " + selector_name(
@@ -312,7 +306,7 @@ class _Wait(Generic[_T, _R]):
             if instance_id not in (None, missed.revision.instance_id):
                 return Failure(StoreNotFound(store))
             if is_last:
-                return Failure(TimedOut(self._timeout_ms or 0))
+                return Failure(TimedOut(span_of(row)))
             instance_id = missed.revision.instance_id
             step = StepId(row.run_id, row.key)
             waiter = Waiter(store, step, missed.revision, _bounded(missed.read_paths), queue=find_queue())

@@ -215,6 +215,26 @@ class EngineWaitsContract:
             handle = success(await app.engine.start(waits_an_hour, id="r"))
             assert await failed(handle) == TimedOut(HOUR_MS)
 
+    async def test_what_timed_out_tells_the_span_that_was_recorded(self, world: EngineWorld) -> None:
+        @workflow(name="waits for both")
+        async def before(run: Run) -> list[object]:
+            when = run.store(chats, "c").when("ready", unprocessed, timeout=3600)
+            return [repr(failure(outcome)) for outcome in await run.gather(when, run.signal("n", int, timeout=60))]
+
+        @workflow(name="waits for both")
+        async def after(run: Run) -> list[object]:
+            outcomes = await run.gather(run.store(chats, "c").when("ready", unprocessed), run.signal("n", int))
+            return [repr(failure(outcome)) for outcome in outcomes]
+
+        async with world.engine(before) as app:
+            await made(app)
+            _ = success(await app.engine.start(before, id="r"))
+            await app.waits_for("r", "'ready'")
+            await app.clock.advance(1_000)
+        async with world.engine(after) as app:
+            expected = [repr(TimedOut(HOUR_MS)), repr(TimedOut(60_000))]
+            assert await app.result_in_time("r") == Success(expected)
+
     async def test_a_timeout_of_zero_looks_once(self, world: EngineWorld) -> None:
         @workflow
         async def looks(run: Run) -> Outcome[Message, StoreNotFound | InvalidState | TimedOut]:
