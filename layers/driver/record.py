@@ -64,6 +64,7 @@ class RunRecord:
         self._tools = tools
         self._under_way: dict[asyncio.Task[Any] | None, str] = {}
         self._branches: set[asyncio.Task[Any]] = set()
+        self._places: dict[str, int] = {}
         self._idle = False
 
     # --- from outside ---------------------------------------------------------
@@ -140,6 +141,8 @@ class RunRecord:
             finally:
                 self.cancellation.reach()
             raise _cancellation(self.row.id)
+        if asked.decision == "wait" and asked.row is not None and _is_past(asked.row.at_ms, self.clock.now_ms()):
+            self._places[key] = self.turn.line_up(asked.row.at_ms or 0)
         self.turn.block()
         self.races.check()
         if asked.decision == "lose":
@@ -197,6 +200,7 @@ class RunRecord:
         position = self.history.take_position()
         self.turn.assign(position)
         self.races.number(position)
+        self._leave_line(row.key)
         return replace(row, position=position, recorded_at_ms=self.clock.now_ms())
 
     async def complete(self, row: StepRow, *writes: Write) -> None:
@@ -220,6 +224,20 @@ class RunRecord:
         self.history.record(row)
         await self._forget(row.key)
         await self._pass(self.turn.pass_(_position(row)))
+
+    async def in_line(self, key: str) -> None:
+        """A wait is over because its instant has come: if that was before the run was taken up, wait for its turn.
+
+        It keeps this until it is given a position, waits for something else, or has no answer from a service.
+        """
+        if (place := self._places.get(key)) is not None:
+            await self.turn.claim(place)
+            if self.suspending:
+                raise Suspended
+
+    def _leave_line(self, key: str | None) -> None:
+        if key is not None and (place := self._places.pop(key, None)) is not None:
+            self.turn.forget(place)
 
     async def _forget(self, key: str) -> None:
         """The call is over: let waiters know that are not removed in its batch."""
@@ -257,6 +275,7 @@ class RunRecord:
 
         Who waits has shown for what, by `waits.begin`. A wake is a hint: look again.
         """
+        self._leave_line(self._under_way.get(asyncio.current_task()))
         reason = await self.doorbell.wait(moment, until_ms, cancellable=self.cancellation.may_reach)
         if reason == "aside":
             raise Suspended
@@ -265,7 +284,9 @@ class RunRecord:
     async def reached(self, row: StepRow, at_ms: int, text: str, *writes: Write) -> bool:
         """Wait for an instant, shown in the run's row. False: cancellation came first. `writes` go with that row."""
         if at_ms <= self.clock.now_ms():
+            await self.in_line(row.key)
             return True
+        self._leave_line(row.key)
         self.waits.begin(row.key, text, at_ms, wakes=False)
         if shown := (*writes, *self.standing()):
             _ = await self.commit(*shown)
@@ -287,6 +308,7 @@ class RunRecord:
 
     def ended(self, group: Group, branch: asyncio.Task[Any], *, last: bool) -> None:
         """One of the branches of a group has ended, or the last of them."""
+        self._leave_line(self._under_way.get(branch))
         self.races.ended(group, branch, counts=not self.suspending)
         self.turn.ended(last=last)
 
@@ -314,6 +336,7 @@ class RunRecord:
         """The branch that calls has lost a race in a durable call: it goes on in its turn, by being cancelled."""
         key = self._under_way.get(asyncio.current_task(), "")
         self.waits.done(key)
+        self._leave_line(key)
         await self.races.stand()
         self.catch_up.ended()
         _ = self._under_way.pop(asyncio.current_task(), None)
@@ -367,6 +390,7 @@ class RunRecord:
                 raise AssertionError(f"a write of run {self.row.id!r} was refused: {refusal!r}")
         if self.suspending:
             raise Suspended
+        self._leave_line(self._under_way.get(asyncio.current_task()))
         again_ms = self.clock.now_ms() + pauses.next_ms()
         reason = await self.waits.first(None, again_ms, cancellable=cancellable, losable=losable)
         if reason == "aside":
@@ -490,6 +514,10 @@ def _position(row: StepRow) -> int:
     if row.position is None:
         raise AssertionError(f"the completed call {row.key!r} of run {row.run_id!r} has no position")
     return row.position
+
+
+def _is_past(at_ms: int | None, now_ms: int) -> bool:
+    return at_ms is not None and at_ms <= now_ms
 
 
 def _cut_short(key: str) -> str:

@@ -106,7 +106,7 @@ class DrivenSignals:
     # --- waiting ----------------------------------------------------------------
 
     async def _found(self, call: _Call, row: StepRow | None) -> Found | None:
-        """What the call comes to; None if cancellation came first. Nothing may be awaited before it is recorded."""
+        """What the call comes to, None if cancellation came first. Between a signal and its row nothing is awaited."""
         record = self._record
         is_new = row is None
         row = row or to_wait(record.new(call.key, KIND, call.name), call.timeout_ms)
@@ -120,6 +120,7 @@ class DrivenSignals:
                 return taken
             is_coming = self._has_own(call)  # those ahead of it are about to take theirs
             if is_last and not is_coming:
+                await record.in_line(call.key)
                 return SignalReading(None, after_ms=span_of(row)), ()
             until_ms = None if is_last else row.at_ms
             record.waits.begin(call.key, f"signal {call.name!r}", row.at_ms)

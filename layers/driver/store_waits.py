@@ -306,6 +306,7 @@ class _Wait(Generic[_T, _R]):
             if instance_id not in (None, missed.revision.instance_id):
                 return Failure(StoreNotFound(store))
             if is_last:
+                await record.in_line(row.key)
                 return Failure(TimedOut(span_of(row)))
             instance_id = missed.revision.instance_id
             step = StepId(row.run_id, row.key)

@@ -7,6 +7,9 @@ that what a branch does in between has happened before the next one goes on, in 
 Code that waits for something other than a durable call keeps its branch from being blocked. Results are then handed
 over all the same after the event loop has turned `SETTLE_TURNS` times without a change: such code has no order to keep.
 
+Waits that are overdue when the run is taken up, since their deadlines passed while nobody was there, end one by one, in
+the order of these: each has a *place* behind all positions, which it claims before it is given a position.
+
 When a race is decided, nothing is handed over until its losers have been let go, one by one as well: they come before
 every result that was not handed over when the race was decided, so they need no position of their own.
 """
@@ -22,6 +25,12 @@ from typing import Any, final
 __all__ = ["Lost", "Turnstile"]
 
 SETTLE_TURNS = 20
+
+BEHIND = 1 << 64
+"""Behind all positions."""
+
+SHARERS = 1 << 20
+"""How many waits may have one deadline."""
 
 
 @final
@@ -44,6 +53,7 @@ class Turnstile:
         "_held",
         "_leaving",
         "_open",
+        "_overdue",
         "_passing",
         "_running",
         "_ticking",
@@ -67,6 +77,7 @@ class Turnstile:
         self._changes = 0
         self._ticking = False
         self._open = False
+        self._overdue = 0
 
     @property
     def is_quiet(self) -> bool:
@@ -162,6 +173,13 @@ class Turnstile:
             await self.pass_(position)
         finally:
             self._claims.discard(position)
+
+    def line_up(self, at_ms: int) -> int:
+        """The place of a wait that was to end at this instant; it is to be claimed, and given up by `forget`."""
+        self._overdue += 1
+        place = BEHIND + at_ms * SHARERS + self._overdue
+        self.assign(place)
+        return place
 
     # --- losers ---------------------------------------------------------------
 

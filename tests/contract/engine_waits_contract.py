@@ -6,28 +6,33 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from functools import partial
+from itertools import permutations
 from typing import TypeAlias
 
 import pytest
 
 from stepwell import (
+    Failure,
     InvalidState,
     Outcome,
     ReceiptMismatch,
+    Revision,
     Run,
     RunCancelled,
     RunHandle,
     StepFailed,
+    StoreKey,
     StoreNotFound,
     Success,
     Taken,
     TimedOut,
     TooLarge,
+    Unavailable,
     Unmatched,
     define_store,
     workflow,
 )
-from stepwell.core.batch import Batch, RegisterWaiter
+from stepwell.core.batch import Batch, Commit, Document, RegisterWaiter
 from stepwell.core.poll import PollPolicy
 from stepwell.services.ledger import Verdict
 
@@ -215,11 +220,90 @@ class EngineWaitsContract:
             handle = success(await app.engine.start(waits_an_hour, id="r"))
             assert await failed(handle) == TimedOut(HOUR_MS)
 
+    @pytest.mark.parametrize("order", list(permutations(("sleep", "signal", "when"))), ids="-".join)
+    async def test_deadlines_that_passed_while_nobody_drove_the_run_end_in_their_order(
+        self, world: EngineWorld, order: tuple[str, ...]
+    ) -> None:
+        seen: list[list[str]] = []
+
+        @workflow
+        async def waits_long(run: Run) -> str:
+            async def late(kind: str, seconds: int) -> str:
+                for turn in range(seconds % 7):
+                    await run.step(f"{kind} {turn}", int)  # the replay comes to some of them before the others
+                match kind:
+                    case "sleep":
+                        await run.sleep("sleep", seconds)
+                    case "signal":
+                        _ = failure(await run.signal("n", int, timeout=seconds))
+                    case _:
+                        _ = failure(await run.store(chats, "c").when("when", unprocessed, timeout=seconds))
+                seen[-1].append(kind)
+                return kind
+
+            seen.append([])
+            spans = {kind: 3_600 - 10 * at for at, kind in enumerate(order)}
+            _ = await run.gather(*(late(kind, seconds) for kind, seconds in spans.items()))
+            return await run.race(run.sleep("long", 100), run.sleep("short", 50)) or "raced"
+
+        async with world.engine(waits_long) as app:
+            await made(app)
+            _ = success(await app.engine.start(waits_long, id="r"))
+            for text in ("'sleep'", "signal 'n'", "'when'"):
+                await app.waits_for("r", text)
+        async with world.engine(drive=False) as app:
+            await app.clock.advance(2 * HOUR_MS)
+        async with world.engine(waits_long) as app:
+            await app.waits_for("r", "'long'")
+        async with world.engine(drive=False) as app:
+            await app.clock.advance(HOUR_MS)
+        async with world.engine(waits_long) as app:
+            assert await ended(success(await app.engine.start(waits_long, id="r"))) == Success("raced")
+            steps = await app.steps("r")
+            assert (steps["long"].status, steps["short"].status) == ("lost", "done")
+        assert seen == [[], [*reversed(order)], [*reversed(order)]]
+
+    async def test_a_deadline_that_passed_does_not_wait_for_a_store_that_does_not_answer(
+        self, world: EngineWorld
+    ) -> None:
+        @workflow
+        async def races(run: Run) -> str:
+            async def first() -> str:
+                _ = await run.store(chats, "c").when("ready", unprocessed, timeout=30)
+                return "when"
+
+            async def second() -> str:
+                await run.sleep("patience", 60)
+                return "patience"
+
+            return await run.race(first(), second())
+
+        class Dumb(LedgerDouble):
+            async def tip(self, key: StoreKey) -> Outcome[Revision | None, Unavailable]:
+                return Failure(Unavailable("as the test says", "no"))
+
+            async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
+                return Failure(Unavailable("as the test says", "no"))
+
+            async def document(
+                self, key: StoreKey, at: Revision | None = None
+            ) -> Outcome[Document | None, Unavailable]:
+                return Failure(Unavailable("as the test says", "no"))
+
+        async with world.engine(races) as app:
+            await made(app)
+            _ = success(await app.engine.start(races, id="r"))
+            await app.waits_for("r", "'patience'")
+        async with world.engine(drive=False) as app:
+            await app.clock.advance(HOUR_MS)
+        async with world.engine(races, around=Dumb) as app:
+            assert await ended(success(await app.engine.start(races, id="r"))) == Success("patience")
+
     async def test_what_timed_out_tells_the_span_that_was_recorded(self, world: EngineWorld) -> None:
         @workflow(name="waits for both")
         async def before(run: Run) -> list[object]:
-            when = run.store(chats, "c").when("ready", unprocessed, timeout=3600)
-            return [repr(failure(outcome)) for outcome in await run.gather(when, run.signal("n", int, timeout=60))]
+            when = run.store(chats, "c").when("ready", unprocessed, timeout=60)
+            return [repr(failure(outcome)) for outcome in await run.gather(when, run.signal("n", int, timeout=30))]
 
         @workflow(name="waits for both")
         async def after(run: Run) -> list[object]:
@@ -232,7 +316,7 @@ class EngineWaitsContract:
             await app.waits_for("r", "'ready'")
             await app.clock.advance(1_000)
         async with world.engine(after) as app:
-            expected = [repr(TimedOut(HOUR_MS)), repr(TimedOut(60_000))]
+            expected = [repr(TimedOut(60_000)), repr(TimedOut(30_000))]
             assert await app.result_in_time("r") == Success(expected)
 
     async def test_a_timeout_of_zero_looks_once(self, world: EngineWorld) -> None:
