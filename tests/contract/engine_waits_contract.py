@@ -227,7 +227,7 @@ class EngineWaitsContract:
         seen: list[list[str]] = []
 
         @workflow
-        async def waits_long(run: Run) -> str:
+        async def waits_long(run: Run) -> None:
             async def late(kind: str, seconds: int) -> str:
                 for turn in range(seconds % 7):
                     await run.step(f"{kind} {turn}", int)  # the replay comes to some of them before the others
@@ -244,7 +244,7 @@ class EngineWaitsContract:
             seen.append([])
             spans = {kind: 3_600 - 10 * at for at, kind in enumerate(order)}
             _ = await run.gather(*(late(kind, seconds) for kind, seconds in spans.items()))
-            return await run.race(run.sleep("long", 100), run.sleep("short", 50)) or "raced"
+            await run.race(run.sleep("long", 100), run.sleep("short", 50))
 
         async with world.engine(waits_long) as app:
             await made(app)
@@ -258,7 +258,7 @@ class EngineWaitsContract:
         async with world.engine(drive=False) as app:
             await app.clock.advance(HOUR_MS)
         async with world.engine(waits_long) as app:
-            assert await ended(success(await app.engine.start(waits_long, id="r"))) == Success("raced")
+            assert await ended(success(await app.engine.start(waits_long, id="r"))) == Success(None)
             steps = await app.steps("r")
             assert (steps["long"].status, steps["short"].status) == ("lost", "done")
         assert seen == [[], [*reversed(order)], [*reversed(order)]]
