@@ -317,10 +317,10 @@ class RunRecord:
         await self.races.end_losers(group, self._record_losses, self._hand_on)
 
     def _hand_on(self, keys: Sequence[str]) -> None:
-        """What these calls came to is recorded, and their branches will not see it: in the order of their positions."""
-        rows = [row for key in keys if (row := self.history.row(key)) is not None and row.position is not None]
-        for row in sorted(rows, key=_position):
-            self.on_lost(row)
+        """What these calls came to is recorded, and their branches will not see it."""
+        for row in map(self.history.row, keys):
+            if row is not None:
+                self.on_lost(row)
 
     async def _record_losses(self, rows: Sequence[StepRow]) -> None:
         """Record, for all losers of a race at once, that their calls are never to be performed."""

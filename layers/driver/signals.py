@@ -175,9 +175,17 @@ class DrivenSignals:
         value = read_signal_reading(row.value or b"").value
         if value is None or any(reading.again == row.key for reading in self._readings(row.target)):
             return
-        insort(self._kept[row.target], (row.position or 0, row.key, value))
+        insort(self._kept[row.target], (self._first_read_at(row), row.key, value))
         if self._waiting[row.target]:
             self._record.waits.wake()
+
+    def _first_read_at(self, row: StepRow) -> int:
+        """The position at which the signal was read that this call has read, perhaps again, as others lost it."""
+        while (again := read_signal_reading(row.value or b"").again) is not None:
+            if (before := self._record.history.row(again)) is None or before.status != "done":
+                break
+            row = before
+        return row.position or 0
 
     def _readings(self, name: str) -> list[SignalReading]:
         """What calls of this name have recorded."""

@@ -198,6 +198,42 @@ class EngineRaceContract:
                 assert [rows[key].position for key in ("sleep", "signal:n:1", "signal:n:2")] == [1, 2, 3]
         assert seen == [[(2, Success(1)), (0, Success(2)), Success(3)]] * 2
 
+    async def test_signals_that_were_given_on_and_lost_again_keep_their_order(self, world: EngineWorld) -> None:
+        seen: list[list[object]] = []
+        wanted = {"sleep 1": 2, "sleep 2": 1}
+
+        class Together(LedgerDouble):
+            """Commits the end of a sleep only when so many signals are read: the sleep comes first all the same."""
+
+            reads = asyncio.Semaphore(0)
+
+            async def commit(self, batch: Batch) -> Verdict:
+                rows = [write.row for write in batch.writes if isinstance(write, WriteStep)]
+                if any((row.kind, row.status) == ("signal", "done") for row in rows):
+                    self.reads.release()
+                for _ in range(sum(wanted.get(row.key, 0) for row in rows if row.status == "done")):
+                    _ = await self.reads.acquire()
+                return await super().commit(batch)
+
+        @workflow
+        async def races(run: Run) -> None:
+            await run.race(run.sleep("sleep 1", 0), run.signal("n", int), run.signal("n", int))
+            await run.race(run.sleep("sleep 2", 0), run.signal("n", int))
+            seen.append([await run.signal("n", int) for _ in range(3)])
+            _ = await run.signal("end", int)
+
+        async with world.engine(drive=False) as client:
+            handle = success(await client.engine.start(races, id="r"))
+            for n in (1, 2, 3):
+                assert await handle.signal("n", n) == Success(None)
+        for restart in range(2):
+            async with world.engine(races, around=Together) as app:
+                await until(lambda restart=restart: len(seen) > restart)  # type: ignore[misc]
+                rows = await app.steps("r")
+                keys = ("sleep 1", "signal:n:1", "signal:n:2", "sleep 2", "signal:n:3")
+                assert [rows[key].position for key in keys] == [1, 2, 3, 4, 5]
+        assert seen == [[Success(n) for n in (1, 2, 3)]] * 2
+
     async def test_one_branch_is_no_race(self, world: EngineWorld) -> None:
         @workflow
         async def alone(run: Run) -> int:
