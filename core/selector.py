@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import sys
 import types
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import Final, final
 
 from pydantic import BaseModel
 
-from .kind import is_frozenset, is_tuple
+from .kind import is_dict, is_frozenset, is_list, is_set, is_tuple
 
 __all__ = ["queue_of", "selector_name"]
 
@@ -36,8 +37,8 @@ def queue_of(selector: Callable[..., object]) -> str | None:
     """A name that two selectors share only if they find the same in the same state; None if that cannot be known.
 
     It is made of the code that is loaded and of where it is written, with its constants, its defaults, and what it
-    captured and what it names of its module, as far as these are plain values, functions, classes of data or modules of
-    the standard library. Anything else that could tell two selectors apart leaves them without a name.
+    captured and names of its module, as far as these are plain values, containers of such, functions, classes of data,
+    or modules of the standard library. Anything else that could tell two selectors apart leaves them without a name.
     """
     digest = hashlib.sha256()
     try:
@@ -83,6 +84,14 @@ class _Naming:
         elif is_tuple(value) or is_frozenset(value):
             self._write(type(value).__name__, str(len(value)))
             for part in value if is_tuple(value) else sorted(value, key=repr):
+                self.add(part)
+        elif is_list(value):
+            self._write("list", str(len(value)))
+            for part in value:
+                self.add(part)
+        elif is_dict(value) or is_set(value):
+            self._write(type(value).__name__, str(len(value)))
+            for part in sorted(value.items() if is_dict(value) else value, key=repr):
                 self.add(part)
         elif isinstance(value, types.CodeType):
             self._add_code(value)
@@ -143,7 +152,9 @@ class _Naming:
         self.add(code.co_consts)
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """The names that the code may look up in its module, also in the functions within it."""
+@lru_cache(maxsize=256)
+def _names(code: types.CodeType) -> frozenset[str]:
+    """The names that the code looks up in its module, also in the functions within it."""
+    own = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
     inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    return frozenset(own).union(*map(_names, inner))
