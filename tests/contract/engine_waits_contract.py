@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from functools import partial
 from itertools import permutations
 from typing import TypeAlias
@@ -14,6 +14,7 @@ import pytest
 from stepwell import (
     Failure,
     InvalidState,
+    Ledger,
     Outcome,
     ReceiptMismatch,
     Revision,
@@ -77,6 +78,22 @@ def count_one(key: str, count: Count) -> None:
 async def made(app: Opened, *ids: str) -> None:
     """The store `c` with these messages."""
     _ = success(await app.store.get_or_create(chats, "c", {"messages": [{"id": id} for id in ids]}))
+
+
+class Counting(LedgerDouble):
+    """A ledger that counts the batches that it is given."""
+
+    def __init__(self, real: Ledger) -> None:
+        super().__init__(real)
+        self.batches = 0
+
+    async def commit(self, batch: Batch) -> Verdict:
+        self.batches += 1
+        return await self.real.commit(batch)
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        self.batches += len(batches)
+        return await self.real.commit_all(batches)
 
 
 async def failed(handle: RunHandle[object]) -> object:
@@ -591,6 +608,25 @@ class EngineWaitsContract:
             results = [success(await ended(handle)).split()[0] for handle in handles]
             assert sorted(results) == [f"m-{number:03}" for number in range(100)]
             assert success(await app.ledger.waiters()) == ()
+
+    async def test_what_an_item_costs_does_not_depend_on_how_many_wait(self, world: EngineWorld) -> None:
+        counted: list[Counting] = []
+
+        def around(ledger: Ledger) -> Ledger:
+            counted.append(Counting(ledger))
+            return counted[0]
+
+        async with world.engine(takes, around=around) as app:
+            await made(app)
+            handles: list[RunHandle[str]] = []
+            for number in range(40):
+                handles.append(success(await app.engine.start(takes, id=f"t-{number:02}")))
+                await app.waits_for(f"t-{number:02}", "'mine'")
+            before = counted[0].batches
+            for number in range(10):
+                _ = success(await app.store.update(chats, "c", append(f"m-{number}")))
+                _ = success(await ended(handles[number]))
+            assert counted[0].batches - before <= 10 * 6
 
     # --- interruptions --------------------------------------------------------
 
