@@ -175,7 +175,9 @@ class Trial:
 
     async def check(self) -> None:
         """The next process goes on with all runs; each wait is answered, once, and nothing is left."""
-        assert all(self.kills[point] >= KILLS_A_POINT * 0.9 for point in self.points), self.kills
+        for point in self.points:
+            is_raced = self.role == "writer" and "wake" in point  # the other process may be done before it wakes
+            assert self.kills[point] >= KILLS_A_POINT * (0.2 if is_raced else 0.9), self.kills
         async with self.client(*self.flows) as app, asyncio.timeout(LATE_S):
             for order in self.orders:
                 await give(order["kind"], order["number"], app.store, app.engine)
