@@ -41,7 +41,7 @@ from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow, Workflow, WorkflowCall
 from .driver.execution import Pool
 from .driver.intervening import Interventions
-from .driver.listening import Listeners
+from .driver.listening import ResultListeners
 from .driver.mailbox import Mailbox
 from .driver.owner import name_owner
 from .driver.signal_types import SignalTypes
@@ -85,7 +85,7 @@ class LedgerEngine:
         self._signal_types = SignalTypes()
         self._mailbox = Mailbox(given.ledger, given.wake_bus)
         self._interventions = Interventions(given.ledger, given.clock)
-        self._listeners = Listeners(given.ledger, given.clock, self._drives)
+        self._listeners = ResultListeners(given.ledger, given.clock, self._drives)
         self._poll = poll
         drives = drive and bool(self._workflows)
         tools = Tools(

@@ -14,7 +14,7 @@ from typing import Final, final
 from ...services.clock import Clock
 from ...services.ledger import Ledger, News
 
-__all__ = ["Listeners"]
+__all__ = ["ResultListeners"]
 
 LEAST_MS: Final = 10
 """How often at most all who wait look again."""
@@ -24,7 +24,7 @@ LOOKS_PER_MS: Final = 4
 
 
 @final
-class Listeners:
+class ResultListeners:
     """A sign for everybody who waits for the end of a run; a sign says to look at its row.
 
     `drives` says whether a driver of this engine has the run, and will tell of its end.

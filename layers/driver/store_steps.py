@@ -63,6 +63,17 @@ class StoreSteps:
             await self._record.hand_over(asked.row)
             return recorded_outcome(asked.row)
         call = StoreCall(self._record, self._record.new(key, kind, str(store)), store)
+        return await self.concluded(call, key, kind, store, live)
+
+    async def concluded(
+        self,
+        call: StoreCall,
+        key: str,
+        kind: str,
+        store: StoreKey,
+        live: Callable[[StoreCall], Awaitable[Outcome[Named, StoreFailure]]],
+    ) -> Outcome[Named, StoreFailure]:
+        """What a call that has begun comes to, recorded and handed over in its turn."""
         try:
             outcome = await live(call)
         except Cancelled:

@@ -40,11 +40,9 @@ from ...core.selector import queue_of, selector_name
 from ...core.step import VALUE_BYTES, StepRow, span_of, to_wait
 from ...core.store_outcome import Named, StoreFailure
 from ...core.waiter import Waiter
-from ...services.step import Suspended
 from ...services.store import Claim, Looked, Selector, StoreDefinition
 from .doorbell import Moment
 from .record import RunRecord
-from .steps import raise_recorded
 from .store_call import StoreCall
 from .store_steps import Cancelled, StoreSteps, recorded_outcome
 from .tools import Tools
@@ -190,22 +188,7 @@ class StoreWaits:
         row = asked.row or to_wait(record.new(key, kind, str(store)), timeout_ms)
         call = StoreCall(record, replace(row, status="done", at_ms=None), store)
         wait = _Wait(self, looking, kind, row, live, queue, is_new=asked.row is None)
-        try:
-            outcome = await wait.end(call)
-        except Cancelled:
-            call.cut()
-            await record.complete_cancelled(key, kind, str(store))
-        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, Suspended):
-            raise  # these end more than the call
-        except BaseException as error:
-            failed = call.failed(error)
-            await record.complete(failed)
-            raise_recorded(failed)
-        if call.numbered is None:
-            await record.complete(call.row(outcome))
-        else:
-            await record.completed(call.numbered)
-        return outcome
+        return await self._steps.concluded(call, key, kind, store, wait.end)
 
     async def look_again(self, store: StoreKey, key: str) -> str | None:
         """The instance that an earlier owner's wait looked at, whose waiter is still registered."""

@@ -2,8 +2,8 @@
 
 It looks for such runs when it is told to (`look`), when one becomes due, and when somebody has committed: news of other
 processes come at once where there are not many of them, and whether anybody has committed is asked every `WATCH_MS`,
-which costs next to nothing. A pause without any of these grows from `POLL_MS` by half each time to `POLL_CAP_MS`, so
-even a missed sign delays a run and never loses it.
+which costs next to nothing. A pause without any of these grows as `DEFAULT_POLL` says, so even a missed sign delays a
+run and never loses it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...core.batch import Batch, ChangeRun, RenewLeases, RunFence
 from ...core.lease import RENEW_MS, claim, hold
 from ...core.model import Unavailable
 from ...core.outcome import Failure, Outcome, Success
-from ...core.poll import PollPolicy
+from ...core.poll import DEFAULT_POLL, PollPolicy
 from ...core.run import RunRow
 from ...core.step import StepRow
 from ...services.ledger import DueRuns, News
@@ -35,8 +35,6 @@ WATCH_MS = 250
 NEWS_MS = 20
 """How long after a look news of other processes are left to the watch."""
 
-POLL_MS = 200
-POLL_CAP_MS = 30_000
 
 DRAIN_S = 5.0
 """How long steps that are being executed may go on when the worker closes, in seconds of the event loop's own time: a
@@ -144,14 +142,15 @@ class Worker:
     # --- claiming -------------------------------------------------------------
 
     async def _claim_loop(self) -> None:
-        pause_ms = POLL_MS
+        attempt = 1
         while not self._closing:
             self._signs.clear()
             next_at_ms = await self._look()
             now_ms = self._tools.clock.now_ms()
+            pause_ms = DEFAULT_POLL.pause_ms(attempt)
             until_ms = now_ms + pause_ms if next_at_ms is None else min(now_ms + pause_ms, max(next_at_ms, now_ms + 1))
             signed = await self._sign_or_instant(until_ms)
-            pause_ms = POLL_MS if signed else min(pause_ms * 3 // 2, POLL_CAP_MS)
+            attempt = 1 if signed else attempt + 1
 
     async def _sign_or_instant(self, at_ms: int) -> bool:
         """Wait for a sign, or for an instant. True: it was a sign."""
