@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -13,10 +13,10 @@ from .draft import Drafted, run
 from .model import Issue, Paths, Replace
 from .outcome import Failure, Outcome, Success
 from .paths import diff, minimal
-from .schema import StateSchema, Valid
+from .schema import Settled, StateSchema
 from .value import NotStorable
 
-__all__ = ["Change", "Claimed", "Miss", "decide_change", "decide_take"]
+__all__ = ["NOTHING", "Change", "Claimed", "Miss", "decide_change", "decide_take"]
 
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
@@ -25,12 +25,15 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class Change(Struct, Generic[_T_co], frozen=True):
-    """A canonical state after a change, its document, the patch to it from the document before, and what changed."""
+    """A canonical state after a change, the patch to its document from the document before, and what changed.
+
+    `json` is the whole document, where it had to be written to find the patch.
+    """
 
     state: _T_co
-    json: bytes
     patch_json: bytes
     changed_paths: Paths
+    json: bytes | None = None
 
 
 class Claimed(Struct, Generic[_T_co, _R_co], frozen=True):
@@ -49,34 +52,32 @@ class Miss(Struct, frozen=True):
 def decide_change(
     schema: StateSchema[_T],
     state: _T,
-    json: bytes,
     updater: Callable[[_T], Replace[_T] | None],
     *,
-    as_encoded: bool = False,
+    stored: bytes | None = None,
 ) -> Outcome[Change[_T], tuple[Issue, ...]]:
-    """What `updater` makes of `state`, whose document is `json`; or all that is wrong with the state it made.
+    """What `updater` makes of `state`; or all that is wrong with the state it made.
 
     `state` is canonical, and is never changed. What the updater raises is passed on, and so is TypeError for an updater
     that breaks a rule of drafts. The changed paths are what the updater wrote; where it replaced the state, or where
     validation changed more, they come from a strict comparison of the two states. An updater that changed nothing, or
-    wrote what was there already, leaves the very state, an empty patch and no paths. `as_encoded` says that `json` is
-    known to be what the schema makes of `state`, as it is after a change; otherwise that is looked at.
+    wrote what was there already, leaves the very state, an empty patch and no paths. `stored` is the document of the
+    state, if it may be another than the schema makes of it, as one is that an earlier form of the type has written.
     """
     try:
         drafted = run(state, updater, schema.key_types)
     except NotStorable as error:
         return Failure((Issue((), str(error)),))
-    return _settled(schema, state, json, drafted, as_encoded)
+    return _settled(schema, state, drafted, stored)
 
 
 def decide_take(
     schema: StateSchema[_T],
     state: _T,
-    json: bytes,
     selector: Callable[[_T], _R | Literal[False] | None],
     claim: Callable[[_T, _R], None],
     *,
-    as_encoded: bool = False,
+    stored: bytes | None = None,
 ) -> Outcome[Claimed[_T, _R] | Miss, tuple[Issue, ...]]:
     """What `claim` makes of what `selector` finds in `state`, as `decide_change` does; or what the selector read."""
     try:
@@ -86,41 +87,33 @@ def decide_take(
     selected = took.selected
     if took.drafted is None or selected is None or selected is False:
         return Success(Miss(took.read_paths))
-    settled = _settled(schema, state, json, took.drafted, as_encoded)
+    settled = _settled(schema, state, took.drafted, stored)
     return settled if isinstance(settled, Failure) else Success(Claimed(selected, settled.unwrap()))
 
 
+NOTHING: Final = patch.encode(patch.Patch())
+"""The patch of a change that changes nothing."""
+
+
 def _settled(
-    schema: StateSchema[_T], state: _T, json: bytes, drafted: Drafted[_T], as_encoded: bool
+    schema: StateSchema[_T], state: _T, drafted: Drafted[_T], stored: bytes | None
 ) -> Outcome[Change[_T], tuple[Issue, ...]]:
-    if drafted.written is None:
-        match schema.validate(drafted.state):
-            case Success(valid):
-                return Success(_change(schema, state, json, valid, diff(state, valid.state), as_encoded))
-            case Failure() as failed:
-                return failed
-    if drafted.state is state:
-        return Success(Change(state, json, _NOTHING, ()))
-    match schema.settle(drafted.state, drafted.written):
-        case Success(settled):
-            valid = settled.valid
-            changed = drafted.written if settled.as_written else diff(state, valid.state)
-            return Success(_change(schema, state, json, valid, changed, as_encoded))
-        case Failure() as failed:
-            return failed
+    if drafted.state is state and drafted.written == ():
+        return Success(Change(state, NOTHING, ()))
+    outcome = schema.settle(state, drafted.state, drafted.written)
+    if isinstance(outcome, Failure):
+        return outcome
+    settled = outcome.unwrap()
+    if not settled.patch.operations:
+        return Success(Change(state, NOTHING, ()))
+    if stored is not None and schema.encode(state) != stored:
+        return Success(_rewritten(schema, settled, stored))
+    return Success(Change(settled.state, patch.encode(settled.patch), settled.changed))
 
 
-_NOTHING = patch.encode(patch.Patch())
-
-
-def _change(
-    schema: StateSchema[_T], state: _T, json: bytes, valid: Valid[_T], changed: Paths, as_encoded: bool
-) -> Change[_T]:
-    if valid.json == json:  # what was written equals what was there
-        return Change(state, json, _NOTHING, ())
-    before, after = msgspec.json.decode(json), msgspec.json.decode(valid.json)
-    if (
-        not as_encoded and schema.encode(state) != json
-    ):  # written by an earlier form of the type: the documents differ by more
-        changed = minimal((*changed, *diff(before, after)))
-    return Change(valid.state, valid.json, patch.encode(patch.between(before, after, changed)), changed)
+def _rewritten(schema: StateSchema[_T], settled: Settled[_T], stored: bytes) -> Change[_T]:
+    """The change of a state whose document an earlier form of the type wrote: the documents differ by more."""
+    json = schema.encode(settled.state)
+    before, after = msgspec.json.decode(stored), msgspec.json.decode(json)
+    changed = minimal((*settled.changed, *diff(before, after)))
+    return Change(settled.state, patch.encode(patch.between(before, after, changed)), changed, json)

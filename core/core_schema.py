@@ -9,7 +9,8 @@ and a test pins it.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from pydantic import PydanticUserError, TypeAdapter
 from pydantic_core import CoreConfig, CoreSchema, SchemaError, SchemaSerializer, SchemaValidator, to_json
@@ -17,7 +18,10 @@ from pydantic_core.core_schema import SerializerFunctionWrapHandler, wrap_serial
 
 from .typed_dict import portable
 
-__all__ = ["compile_schema"]
+__all__ = ["OPAQUE", "Compiled", "Node", "compile_part", "compile_schema", "is_node"]
+
+Node: TypeAlias = Mapping[str, object]
+"""A node of a schema: what is under \"type\" says which."""
 
 _CONFIG: Final = CoreConfig(
     ser_json_bytes="base64",
@@ -33,7 +37,7 @@ _CONFIG: Final = CoreConfig(
 _FINITE: Final[CoreConfig] = {**_CONFIG, "allow_inf_nan": False}
 """The same where numbers must be finite."""
 
-_OPAQUE: Final = frozenset({"cls", "default", "default_factory", "expected", "function", "members", "metadata"})
+OPAQUE: Final = frozenset({"cls", "default", "default_factory", "expected", "function", "members", "metadata"})
 """Entries of a schema that hold no schema."""
 
 
@@ -47,6 +51,8 @@ class Compiled(NamedTuple):
     reader: SchemaValidator
     admitter: SchemaValidator
     writer: SchemaSerializer
+    schema: Node
+    finite: bool
 
 
 def compile_schema(type_: object, *, finite: bool) -> Compiled:
@@ -63,9 +69,26 @@ def compile_schema(type_: object, *, finite: bool) -> Compiled:
             for typed_dict in walk.open_dicts:
                 typed_dict["extra_behavior"] = "forbid"
             admitter = SchemaValidator(schema, config, _use_prebuilt=False)
-        return Compiled(reader, admitter, SchemaSerializer(schema, config, _use_prebuilt=False))
+        writer = SchemaSerializer(schema, config, _use_prebuilt=False)
     except (PydanticUserError, SchemaError) as error:
         raise TypeError(f"{type_!r} cannot be kept as JSON: {error}") from error
+    assert is_node(schema)
+    return Compiled(reader, admitter, writer, schema, finite)
+
+
+def compile_part(node: Node, config: Node | None, definitions: Sequence[Node], *, finite: bool) -> Compiled:
+    """A node of a schema that was compiled, by itself: `config` is that of the record it lies in, if it lies in one.
+
+    No key that a TypedDict does not declare is taken, nor read.
+    """
+    settings: CoreConfig = {**(_FINITE if finite else _CONFIG)}
+    if config is not None:
+        assert _is_config(config)
+        settings = {**config, **settings}
+    schema = {"type": "definitions", "schema": node, "definitions": list(definitions)} if definitions else node
+    assert _is_core_schema(schema)
+    validator = SchemaValidator(schema, settings, _use_prebuilt=False)
+    return Compiled(validator, validator, SchemaSerializer(schema, settings, _use_prebuilt=False), node, finite)
 
 
 def _adapter_of(type_: object) -> TypeAdapter[object]:
@@ -76,7 +99,12 @@ def _is_core_schema(schema: object) -> TypeGuard[CoreSchema]:
     return isinstance(schema, dict)  # of dicts that came from a schema, and whose form was kept
 
 
-def _is_dict(node: object) -> TypeGuard[dict[str, object]]:
+def _is_config(config: Node) -> TypeGuard[CoreConfig]:
+    return isinstance(config, dict)
+
+
+def is_node(node: object) -> TypeGuard[Node]:
+    """Whether this is a node of a schema, or another mapping in one."""
     return isinstance(node, dict)
 
 
@@ -97,15 +125,15 @@ class _Walk:
         """A copy of a schema, or of the dict or list of schemas in one."""
         if _is_sequence(node):
             return type(node)(map(self.copy, node))
-        if not _is_dict(node):
+        if not is_node(node):
             return node
         kind = node.get("type")
         if not isinstance(kind, str):  # fields by name, choices by tag
             return {name: self.copy(part) for name, part in node.items()}
-        return self._changed(kind, {name: part if name in _OPAQUE else self.copy(part) for name, part in node.items()})
+        return self._changed(kind, {name: part if name in OPAQUE else self.copy(part) for name, part in node.items()})
 
     def _changed(self, kind: str, schema: dict[str, object]) -> dict[str, object]:
-        if _is_dict(config := schema.get("config")):
+        if is_node(config := schema.get("config")):
             schema["config"] = {**config, **self._config}
         if kind in ("model", "dataclass"):
             schema["revalidate_instances"] = "always"

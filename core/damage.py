@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import msgspec
 
 from .batch import Document
+from .held import Held
 from .model import Revision, StoreKey, Unavailable
 from .outcome import Failure, Outcome, Success
 from .patch import replay_json
@@ -37,20 +38,27 @@ def damaged_rows(why: str) -> Damaged:
 
 def read_document(key: StoreKey, document: Document) -> Outcome[bytes, Damaged]:
     """The state that a stored document stands for, as JSON."""
-    if document.patches:
-        return caught_up(key, document.revision, document.base, document.patches)
     try:
+        if document.patches:
+            return Success(replay_json(document.base, document.patches))
         _ = msgspec.json.decode(document.base, type=msgspec.Raw)
         _ = document.base.decode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except Exception as error:
+        if document.patches:
+            return Failure(_led_astray(key, document.revision, error))
         return Failure(damaged_history(key, document.revision, f"its base cannot be read ({error})"))
     return Success(document.base)
 
 
-def caught_up(key: StoreKey, revision: Revision, json: bytes, patches: Iterable[bytes]) -> Outcome[bytes, Damaged]:
-    """The state at `revision`, to which the patches lead from the document `json`."""
+def caught_up(key: StoreKey, revision: Revision, held: Held, patches: Sequence[bytes]) -> Outcome[Held | None, Damaged]:
+    """What is held at `revision`, to which the patches lead; None if only the whole document can tell."""
     try:
-        return Success(replay_json(json, patches))
-    except Exception as error:  # a garbled patch may name anything, and so meet any error on its way
-        why = f"its patches do not lead there ({type(error).__name__}: {error})"
-        return Failure(damaged_history(key, revision, why))
+        return Success(held.advanced(revision, patches))
+    except Exception as error:
+        return Failure(_led_astray(key, revision, error))
+
+
+def _led_astray(key: StoreKey, revision: Revision, error: Exception) -> Damaged:
+    """A garbled patch may name anything, and so meets any error on its way."""
+    why = f"its patches do not lead there ({type(error).__name__}: {error})"
+    return damaged_history(key, revision, why)

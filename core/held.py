@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, Generic, TypeGuard, TypeVar
 
@@ -10,6 +11,7 @@ from msgspec.structs import force_setattr, replace
 
 from .model import InvalidState, Issue, Revision, Snapshot, StoreKey, snapshot_of
 from .outcome import Failure, Outcome, Success
+from .patch import decode, replay_json
 from .schema import StateSchema
 
 __all__ = ["LOG_BYTES", "LOG_ROW_BYTES", "Decoded", "Held", "read_snapshot", "wants_base"]
@@ -25,11 +27,13 @@ LOG_BYTES: Final = 8 * 1024
 
 
 class Decoded(Struct, Generic[_T_co], frozen=True):
-    """`as_encoded`: the document is known to be what the schema makes of the state."""
+    """A canonical state, and the schema that made it."""
 
-    schema: object
+    schema: StateSchema[_T_co]
     state: _T_co
-    as_encoded: bool = False
+
+    def encode(self) -> bytes:
+        return self.schema.encode(self.state)
 
 
 def _is_by(decoded: Decoded[object], schema: StateSchema[_T]) -> TypeGuard[Decoded[_T]]:
@@ -38,39 +42,74 @@ def _is_by(decoded: Decoded[object], schema: StateSchema[_T]) -> TypeGuard[Decod
 
 
 class Held(Struct, frozen=True):
-    """A committed state as the planner holds it: its revision, and the whole state as a JSON document.
+    """A committed state as the planner holds it: its revision, and the state, or its JSON document, or both.
 
-    `log_rows` and `log_bytes` say how many patches, and how long together, lead to it from the base before it.
-    `decoded` is what the schema that read it last made of the document; it is never changed.
+    `size_bytes` is the length of the document, or more: it grows by each patch, until the document is written again.
+    `log_rows` and `log_bytes` say how many patches, and how long together, lead to the state from the base before it.
+    `stored` is the document as it was read, until the first change; `decoded` is what the schema that read it last made
+    of it, and is never changed.
     """
 
     revision: Revision
-    json: bytes
+    size_bytes: int
     log_rows: int = 0
     log_bytes: int = 0
+    stored: bytes | None = None
     decoded: Decoded[object] | None = None
 
     def read(self, schema: StateSchema[_T]) -> Outcome[_T, tuple[Issue, ...]]:
         """The state, to be looked at and never changed; or why its type no longer accepts it."""
         if self.decoded is not None and _is_by(self.decoded, schema):
             return Success(self.decoded.state)
-        decoded = schema.decode(self.json)
+        decoded = schema.decode(self.document())
         if isinstance(decoded, Success):
+            force_setattr(self, "stored", self.document())
             force_setattr(self, "decoded", Decoded(schema, decoded.unwrap()))
         return decoded
 
-    @property
-    def is_as_encoded(self) -> bool:
-        """Whether the document is known to be what the schema that read it last makes of the state."""
-        return self.decoded is not None and self.decoded.as_encoded
+    def document(self) -> bytes:
+        """The whole state as JSON. It takes as long as the state is large."""
+        if self.stored is not None:
+            return self.stored
+        assert self.decoded is not None, "a state is held as a document, or decoded"
+        return self.decoded.encode()
 
-    def after(self, revision: Revision, json: bytes, patches: int, patch_bytes: int) -> Held:
-        """What is held after some more patches."""
-        return Held(revision, json, self.log_rows + patches, self.log_bytes + patch_bytes)
+    def advanced(self, revision: Revision, patches: Sequence[bytes]) -> Held | None:
+        """What is held after patches that others committed; None if only the whole document can tell.
 
-    def based(self) -> Held:
-        """The same with a base of its own, from which the log begins anew."""
-        return replace(self, log_rows=0, log_bytes=0)
+        A garbled patch may name anything, and so meet any error on its way, which is passed on.
+        """
+        patch_bytes = sum(map(len, patches))
+        rows, log_bytes, size_bytes = (
+            self.log_rows + len(patches),
+            self.log_bytes + patch_bytes,
+            self.size_bytes + patch_bytes,
+        )
+        if self.decoded is not None and self.stored is None:
+            decoded = _advanced(self.decoded, patches)
+            if decoded is None:
+                return None
+            return Held(revision, size_bytes, rows, log_bytes, None, decoded)
+        json = replay_json(self.document(), patches)
+        return Held(revision, len(json), rows, log_bytes, json)
+
+    def measured(self) -> Held:
+        """The same with the exact size of its document."""
+        return replace(self, size_bytes=len(self.document()))
+
+    def based(self, size_bytes: int) -> Held:
+        """The same with a base of its own, of that many bytes, from which the log begins anew."""
+        return replace(self, size_bytes=size_bytes, log_rows=0, log_bytes=0)
+
+
+def _advanced(decoded: Decoded[_T], patches: Sequence[bytes]) -> Decoded[_T] | None:
+    state = decoded.state
+    for patch in patches:
+        outcome = decoded.schema.advance(state, decode(patch))
+        if isinstance(outcome, Failure):
+            return None
+        state = outcome.unwrap()
+    return Decoded(decoded.schema, state)
 
 
 def read_snapshot(key: StoreKey, schema: StateSchema[_T], held: Held) -> Outcome[Snapshot[_T], InvalidState]:
@@ -83,4 +122,4 @@ def read_snapshot(key: StoreKey, schema: StateSchema[_T], held: Held) -> Outcome
 
 def wants_base(held: Held) -> bool:
     """Whether a base is due: its write is paid for by the reads of the log that it saves."""
-    return held.log_rows * LOG_ROW_BYTES + held.log_bytes > max(LOG_BYTES, len(held.json) // 2)
+    return held.log_rows * LOG_ROW_BYTES + held.log_bytes > max(LOG_BYTES, held.size_bytes // 2)

@@ -29,7 +29,7 @@ from .batch import (
     Write,
     WriteReceipt,
 )
-from .change import Change, Miss, decide_change, decide_take
+from .change import NOTHING, Change, Miss, decide_change, decide_take
 from .codec import result_codec
 from .held import Decoded, Held, read_snapshot
 from .model import (
@@ -123,9 +123,12 @@ class Operation(Protocol[_A_co, _E_co]):
 def admit_size(planned: Planned[_A, _E], key: StoreKey, limit_bytes: int) -> Planned[_A, _E | TooLarge]:
     """The plan, or in its place that the state it would write is larger than the limit."""
     held = planned.held
-    if held is None or len(held.json) <= limit_bytes or not planned.batch.writes:
+    if held is None or held.size_bytes <= limit_bytes or not planned.batch.writes:
         return planned
-    return Planned(Failure(TooLarge(f"the state of store {key}", len(held.json), limit_bytes)), None)
+    held = held.measured()
+    if held.size_bytes <= limit_bytes:
+        return Planned(planned.outcome, held, planned.batch)
+    return Planned(Failure(TooLarge(f"the state of store {key}", held.size_bytes, limit_bytes)), None)
 
 
 # --- creation ---------------------------------------------------------------
@@ -154,7 +157,8 @@ class Create(Struct, Generic[_T], frozen=True):
         state, json = valid.unwrap().state, valid.unwrap().json
         revision = Revision(self.instance_id, 0)
         batch = Batch((StoreAbsent(self.key, revision),), (CreateStore(self.key, revision, json),))
-        made = Held(revision, json, decoded=Decoded(self.schema, state, as_encoded=True))
+        decoded: Decoded[_T] = Decoded(self.schema, state)
+        made = Held(revision, len(json), decoded=decoded)
         return Planned(read_snapshot(self.key, self.schema, made), made, batch)
 
     def answer(self, receipt: Receipt, held: Held | None) -> Never:
@@ -212,7 +216,7 @@ def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[
     read = held.read(schema)
     if not isinstance(read, Success):
         return Planned(Failure(InvalidState(key, read.failure())), held)
-    changed = decide_change(schema, read.unwrap(), held.json, operation.updater, as_encoded=held.is_as_encoded)
+    changed = decide_change(schema, read.unwrap(), operation.updater, stored=held.stored)
     if not isinstance(changed, Success):
         return Planned(Failure(InvalidState(key, changed.failure())), held)
     change: Change[_T] = changed.unwrap()
@@ -228,13 +232,12 @@ def _next(held: Held) -> Revision:
 
 def _after(held: Held, schema: StateSchema[_T], change: Change[_T]) -> Held:
     """What is held once the change is committed."""
-    return Held(
-        _next(held),
-        change.json,
-        held.log_rows + 1,
-        held.log_bytes + len(change.patch_json),
-        Decoded(schema, change.state, as_encoded=True),
-    )
+    if change.patch_json == NOTHING:  # of the very state, whose document may still be another's
+        return Held(_next(held), held.size_bytes, held.log_rows + 1, held.log_bytes, held.stored, held.decoded)
+    size_bytes = held.size_bytes + len(change.patch_json) if change.json is None else len(change.json)
+    log_bytes = held.log_bytes + len(change.patch_json)
+    decoded: Decoded[_T] = Decoded(schema, change.state)
+    return Held(_next(held), size_bytes, held.log_rows + 1, log_bytes, None, decoded)
 
 
 def _answer_change(
@@ -292,8 +295,7 @@ class Take(Struct, Generic[_T, _R], frozen=True):
         read = held.read(schema)
         if not isinstance(read, Success):
             return Planned(Failure(InvalidState(key, read.failure())), held)
-        as_encoded = held.is_as_encoded
-        decided = decide_take(schema, read.unwrap(), held.json, self.selector, self.claim, as_encoded=as_encoded)
+        decided = decide_take(schema, read.unwrap(), self.selector, self.claim, stored=held.stored)
         if not isinstance(decided, Success):
             return Planned(Failure(InvalidState(key, decided.failure())), held)
         found = decided.unwrap()

@@ -1,9 +1,9 @@
 """The schema of a store's type: what a state must be, and how it is written down.
 
 `StateSchema(type_)` is made once per store definition; it raises TypeError for a type that cannot be kept. A
-*canonical* state is one that came from its JSON document: `validate`, `settle` and `decode` give nothing else, so what
-a store holds in memory, writes and reads back is the same, strictly. Fields are written and validated by name, never by
-alias; computed fields are not written.
+*canonical* state is one that came from its JSON document: `validate`, `settle`, `advance` and `decode` give nothing
+else, so what a store holds in memory, writes and reads back is the same, strictly. Fields are written and validated by
+name, never by alias; computed fields are not written.
 
 A validator that changes what it already accepted (one that counts its calls, say) has no canonical states: that is an
 issue, not a state that changes whenever it is read.
@@ -12,27 +12,31 @@ issue, not a state that changes whenever it is read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
+from . import incremental
 from .admission import admit
 from .core_schema import compile_schema
 from .fidelity import Difference, differences, own_fields
+from .incremental import Settled
 from .kind import is_dict, key_text, stands_for
 from .model import Issue, Path, Paths
 from .outcome import Failure, Outcome, Success
 from .parts import NO_PART, items_of, part_of
+from .patch import Patch, between, replay_document
 from .paths import SHAPE, diff
+from .places import Barrier, Places
 from .value import NotStorable, clone, same
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-__all__ = ["Settled", "StateSchema", "Valid"]
+__all__ = ["Barrier", "Settled", "StateSchema", "Valid", "Validation"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -47,11 +51,8 @@ class Valid(Struct, Generic[_T_co], frozen=True):
     json: bytes
 
 
-class Settled(Struct, Generic[_T_co], frozen=True):
-    """What a changed state became. `as_written`: validation changed nothing in it, so only what was written differs."""
-
-    valid: Valid[_T_co]
-    as_written: bool
+Validation: TypeAlias = Literal["incremental", "full", "both"]
+"""How a changed state is validated: where it was written, as a whole, or both ways, which are then compared."""
 
 
 class StateSchema(Generic[_T]):
@@ -61,12 +62,14 @@ class StateSchema(Generic[_T]):
     track the value. `key_types` are the types of keys that dicts of the type declare.
     """
 
-    __slots__ = ("_compiled", "key_types", "type_")
+    __slots__ = ("_compiled", "_places", "_validation", "key_types", "type_")
 
-    def __init__(self, type_: TypeForm[_T]) -> None:
+    def __init__(self, type_: TypeForm[_T], validation: Validation = "incremental") -> None:
         self.type_: Final = type_
         self.key_types: Final = admit(type_)
         self._compiled = compile_schema(type_, finite=True)
+        self._places = Places(self._compiled)
+        self._validation = validation
 
     def validate(self, value: object) -> Outcome[Valid[_T], Issues]:
         """The canonical state that `value` stands for, or all that is wrong with it, in order.
@@ -82,19 +85,62 @@ class StateSchema(Generic[_T]):
             pass  # not made of what states are made of: pydantic says where, or turns it into what it should be
         return self._canonical(value)
 
-    def settle(self, state: _T, written: Paths) -> Outcome[Settled[_T], Issues]:
-        """The canonical state for one that an updater made from a canonical one by writing at `written` only.
+    def settle(self, before: _T, after: _T, written: Paths | None) -> Outcome[Settled[_T], Issues]:
+        """The canonical state for one that an updater made from the canonical `before`, or all that is wrong with it.
 
-        Where validation changes nothing, which is usual, it costs one pass through JSON; `state` is not changed.
+        It wrote at `written` only, or anywhere if that is None. Neither state is changed. Where the type allows it, the
+        cost is that of what was written; `barriers` says where it does not. Validation that finds something wrong, or
+        changes what it was given in a way that reaches further, looks at the whole.
         """
-        valid = self._as_written(state, written)
-        if valid is not None:
-            return Success(Settled(valid, True))
-        match self.validate(state):
-            case Success(found):
-                return Success(Settled(found, False))
-            case Failure() as failed:
-                return failed
+        settled = None
+        if written is not None and self._validation != "full":
+            settled = incremental.settle(self._places, before, after, written)
+            if settled is not None and self._validation == "incremental":
+                return Success(settled)
+        whole = self._settle_whole(before, after, written)
+        if settled is not None:
+            self._compare(settled, whole)
+        return whole
+
+    def advance(self, state: _T, patch: Patch) -> Outcome[_T, Issues]:
+        """The canonical state to which a patch of documents leads from `state`, which is canonical and not changed.
+
+        A patch that leads nowhere meets any error on its way, which is passed on.
+        """
+        advanced = incremental.advance(self._places, state, patch)
+        if advanced is not None:
+            return Success(advanced)
+        document = replay_document(msgspec.json.decode(self.encode(state)), (patch,))
+        return self.decode(to_json(document))
+
+    def barriers(self) -> tuple[Barrier, ...]:
+        """Where a change costs as much as a larger part of the state, and why."""
+        return self._places.barriers()
+
+    def _settle_whole(self, before: _T, after: _T, written: Paths | None) -> Outcome[Settled[_T], Issues]:
+        valid = None if written is None else self._as_written(after, written)
+        changed = written
+        if valid is None:
+            validated = self.validate(after)
+            if isinstance(validated, Failure):
+                return validated
+            valid = validated.unwrap()
+            changed = None
+        changed = diff(before, valid.state) if changed is None else changed
+        old = self.encode(before)
+        if old == valid.json:  # what was written equals what was there
+            return Success(Settled(before, Patch(), ()))
+        patch = between(msgspec.json.decode(old), msgspec.json.decode(valid.json), changed)
+        return Success(Settled(valid.state, patch, changed))
+
+    def _compare(self, settled: Settled[_T], whole: Outcome[Settled[_T], Issues]) -> None:
+        if isinstance(whole, Success) and same(settled.state, whole.unwrap().state):
+            return
+        found = whole.failure() if isinstance(whole, Failure) else diff(settled.state, whole.unwrap().state)
+        raise AssertionError(
+            f"incremental and full validation of {self.type_!r} disagree at {found!r}; "
+            "a validator that is no function of what it is given alone does that, and so does a bug: please report it"
+        )
 
     def decode(self, json: bytes) -> Outcome[_T, Issues]:
         """A fresh state from its JSON document, or why the type does not accept it."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 from ..core.batch import AlreadyApplied, Batch, Committed, Fenced, Refusal, WriteBase
-from ..core.held import Held, wants_base
+from ..core.held import wants_base
 from ..core.model import Conflict, Contended, ReceiptMismatch, StoreKey, StoreNotFound, TooLarge, Unavailable
 from ..core.operation import STATE_BYTES
 from ..core.outcome import Failure, Success
@@ -277,13 +277,14 @@ class Lanes:
             self._tips.forget(key)
             return
         if wants_base(held) and committed.seqs:
-            self._spawn(self._write_base(committed.seqs[-1], held))
-            held = held.based()
+            document = held.document()
+            self._spawn(self._write_base(committed.seqs[-1], document))
+            held = held.based(len(document))
         self._tips.keep(key, held)
 
-    async def _write_base(self, seq: int, held: Held) -> None:
+    async def _write_base(self, seq: int, document: bytes) -> None:
         """In a batch of its own, after the answer. Where it fails, reading is slower until the next one is due."""
-        await self._ledger.commit(Batch(writes=(WriteBase(seq, held.json),)))
+        await self._ledger.commit(Batch(writes=(WriteBase(seq, document),)))
 
 
 def _all_failed(tickets: Sequence[AnyTicket], failure: Unavailable) -> list[AnyTicket]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import final
 
-from ..core.batch import Commit, Document
+from ..core.batch import Document
 from ..core.damage import Damaged, caught_up, read_document
 from ..core.held import Held
 from ..core.model import Revision, StoreKey, Unavailable
@@ -39,11 +39,11 @@ class TipCache:
         """Remember a committed state as the one that was used last, and give the later one of it and what was seen."""
         seen = self._tips.pop(key, None)
         if seen is not None:
-            self._size_bytes -= len(seen.json)
+            self._size_bytes -= seen.size_bytes
             if _is_passed(held.revision, seen.revision):
                 held = seen
         self._tips[key] = held
-        self._size_bytes += len(held.json)
+        self._size_bytes += held.size_bytes
         while len(self._tips) > self._max_tips or (self._size_bytes > self._max_bytes and len(self._tips) > 1):
             self.forget(next(iter(self._tips)))
         return held
@@ -51,7 +51,7 @@ class TipCache:
     def forget(self, key: StoreKey) -> None:
         seen = self._tips.pop(key, None)
         if seen is not None:
-            self._size_bytes -= len(seen.json)
+            self._size_bytes -= seen.size_bytes
 
     # --- what is ------------------------------------------------------------
 
@@ -104,8 +104,13 @@ class TipCache:
         commits = read.unwrap()
         if commits is None:  # the instance was deleted in between, or its log no longer reaches back so far
             return await self._load(key)
-        held = _advanced(key, seen, commits)
-        return held if isinstance(held, Failure) else Success(self.keep(key, held.unwrap()))
+        if not commits:
+            return Success(seen)
+        advanced = caught_up(key, commits[-1].revision, seen, [commit.patch for commit in commits])
+        if isinstance(advanced, Failure):
+            return advanced
+        held = advanced.unwrap()
+        return await self._load(key) if held is None else Success(self.keep(key, held))
 
 
 def _is_passed(revision: Revision, by: Revision) -> bool:
@@ -116,14 +121,6 @@ def _held(key: StoreKey, document: Document) -> Outcome[Held, Damaged]:
     json = read_document(key, document)
     if isinstance(json, Failure):
         return json
-    return Success(Held(document.revision, json.unwrap(), len(document.patches), sum(map(len, document.patches))))
-
-
-def _advanced(key: StoreKey, held: Held, commits: tuple[Commit, ...]) -> Outcome[Held, Damaged]:
-    if not commits:
-        return Success(held)
-    patches, revision = [commit.patch for commit in commits], commits[-1].revision
-    json = caught_up(key, revision, held.json, patches)
-    if isinstance(json, Failure):
-        return json
-    return Success(held.after(revision, json.unwrap(), len(patches), sum(map(len, patches))))
+    stored = json.unwrap()
+    patch_bytes = sum(map(len, document.patches))
+    return Success(Held(document.revision, len(stored), len(document.patches), patch_bytes, stored))

@@ -224,7 +224,7 @@ Change = Callable[[Basket], Replace[Basket] | None]
 
 def changed(updater: Change) -> Outcome[object, tuple[Issue, ...]]:
     valid = SCHEMA.validate(Basket()).unwrap()
-    return decide_change(SCHEMA, valid.state, valid.json, updater)
+    return decide_change(SCHEMA, valid.state, updater)
 
 
 def set_(name: str, value: object) -> Change:
@@ -287,7 +287,7 @@ def test_a_store_refuses_a_key_that_its_typed_dict_does_not_declare() -> None:
 
     schema = StateSchema(list[Shape])
     valid = schema.validate([{"sides": 4}]).unwrap()
-    outcome = decide_change(schema, valid.state, valid.json, add)
+    outcome = decide_change(schema, valid.state, add)
     assert [issue.path for issue in outcome.failure()] == [(0, "name")]
     assert isinstance(schema.validate([{"sides": 4, "name": "square"}]), Failure)
     written = StateSchema(list[Before]).validate([{"sides": 4, "colour": "red"}]).unwrap()

@@ -48,7 +48,12 @@ NEXT = Revision("i-1", 4)
 TEXT: Any = {"n": "text"}
 """No state of this schema."""
 
-HELD = Held(TIP, b'{"n":3}', log_rows=3, log_bytes=30)
+
+def held_at(document: bytes, log_rows: int = 0, log_bytes: int = 0) -> Held:
+    return Held(TIP, len(document), log_rows, log_bytes, document)
+
+
+HELD = held_at(b'{"n":3}', log_rows=3, log_bytes=30)
 
 
 def increment(state: dict[str, int]) -> None:
@@ -69,7 +74,7 @@ def test_creating_writes_the_first_revision() -> None:
     snapshot = planned.outcome.unwrap()
     assert (snapshot.revision, snapshot.state) == (first, {"n": 1})
     assert planned.held is not None
-    assert (planned.held.revision, planned.held.json, planned.held.log_rows) == (first, b'{"n":1}', 0)
+    assert (planned.held.revision, planned.held.document(), planned.held.log_rows) == (first, b'{"n":1}', 0)
 
 
 def test_creating_what_exists_reads_it() -> None:
@@ -96,13 +101,13 @@ def test_an_update_writes_a_patch_on_the_tip() -> None:
     (write,) = planned.batch.writes
     assert isinstance(write, PatchStore)
     assert (write.key, write.revision) == (KEY, NEXT)
-    assert replay_json(HELD.json, [write.patch]) == b'{"n":4}'
+    assert replay_json(HELD.document(), [write.patch]) == b'{"n":4}'
     assert planned.batch.expects == (StoreAt(KEY, TIP),)
     updated = planned.outcome.unwrap()
     assert (updated.previous_version, updated.revision, updated.state) == (3, NEXT, {"n": 4})
     held = planned.held
     assert held is not None
-    assert (held.revision, held.json) == (NEXT, b'{"n":4}')
+    assert (held.revision, held.document()) == (NEXT, b'{"n":4}')
     assert (held.log_rows, held.log_bytes) == (4, 30 + len(write.patch))
     assert HELD.read(SCHEMA) == Success({"n": 3})
 
@@ -142,8 +147,8 @@ def test_plans_stand_on_one_another() -> None:
         patches.append(write.patch)
         held = planned.held
     assert held is not None
-    assert (held.revision, held.json) == (Revision("i-1", 8), b'{"n":8}')
-    assert replay_json(HELD.json, patches) == held.json
+    assert (held.revision, held.document()) == (Revision("i-1", 8), b'{"n":8}')
+    assert replay_json(HELD.document(), patches) == held.document()
 
 
 def test_an_update_without_a_store_runs_nothing() -> None:
@@ -177,7 +182,7 @@ def test_what_the_updater_raises_is_passed_on() -> None:
 
 
 def test_what_fits_no_more_is_invalid_but_can_be_deleted() -> None:
-    held = Held(TIP, b'{"n":"text"}')
+    held = held_at(b'{"n":"text"}')
     for outcome in (
         Update(KEY, SCHEMA, never).plan(held).outcome,
         UpdateFrom(KEY, SCHEMA, TIP, never).plan(held).outcome,
@@ -220,12 +225,12 @@ def test_a_take_writes_one_change_with_its_paths() -> None:
     planned = Take(KEY, SCHEMA, the_n, drop_n).plan(HELD)
     (write,) = planned.batch.writes
     assert isinstance(write, PatchStore)
-    assert (write.revision, replay_json(HELD.json, [write.patch])) == (NEXT, b"{}")
+    assert (write.revision, replay_json(HELD.document(), [write.patch])) == (NEXT, b"{}")
     assert set(write.changed or ()) == {("n",), (SHAPE,)}
     assert planned.batch.expects == (StoreAt(KEY, TIP),)
     assert planned.outcome == Success(Taken(3, NEXT))
     assert planned.held is not None
-    assert (planned.held.revision, planned.held.json, planned.held.log_rows) == (NEXT, b"{}", 4)
+    assert (planned.held.revision, planned.held.document(), planned.held.log_rows) == (NEXT, b"{}", 4)
 
 
 def test_with_a_step_a_take_keeps_what_it_selected() -> None:
@@ -240,7 +245,7 @@ def test_with_a_step_a_take_keeps_what_it_selected() -> None:
 
 
 def test_a_take_that_finds_nothing_writes_nothing() -> None:
-    held = Held(TIP, b'{"m":1}')
+    held = held_at(b'{"m":1}')
     planned = Take(KEY, SCHEMA, the_n, never_claimed, STEP).plan(held)
     assert planned.outcome == Failure(Unmatched(TIP, (("n",),)))
     assert (planned.batch, planned.held) == (Batch(), held)
@@ -257,7 +262,7 @@ def test_a_claim_that_leaves_no_state_is_invalid() -> None:
     loop.append(loop)
     cyclic = Take(KEY, SCHEMA, the_n, lambda state, _: state.update(n=loop)).plan(HELD).outcome.failure()
     assert isinstance(cyclic, InvalidState)
-    held = Held(TIP, b'{"n":"text"}')
+    held = held_at(b'{"n":"text"}')
     assert isinstance(Take(KEY, SCHEMA, the_n, never_claimed).plan(held).outcome.failure(), InvalidState)
 
 
@@ -309,7 +314,7 @@ def test_creation_and_plain_deletion_leave_no_receipt() -> None:
 
 
 def test_a_state_is_read_once_by_each_schema() -> None:
-    held = Held(TIP, b'{"n":3}')
+    held = held_at(b'{"n":3}')
     first = held.read(SCHEMA).unwrap()
     assert held.read(SCHEMA).unwrap() is first
     floats = StateSchema(dict[str, float])
@@ -319,7 +324,7 @@ def test_a_state_is_read_once_by_each_schema() -> None:
 
 
 def test_what_is_handed_out_is_a_copy() -> None:
-    held = Held(TIP, b'{"n":3}')
+    held = held_at(b'{"n":3}')
     one, other = read_snapshot(KEY, SCHEMA, held).unwrap(), read_snapshot(KEY, SCHEMA, held).unwrap()
     one.state["n"] = 99
     assert other.state == {"n": 3}
@@ -329,7 +334,10 @@ def test_what_is_handed_out_is_a_copy() -> None:
 def test_a_state_over_the_limit_is_too_large() -> None:
     planned = Update(KEY, SCHEMA, increment).plan(HELD)
     size = len(b'{"n":4}')
-    assert admit_size(planned, KEY, size) is planned
+    admitted = admit_size(planned, KEY, size)
+    assert (admitted.outcome, admitted.batch) == (planned.outcome, planned.batch)
+    assert admitted.held is not None
+    assert admitted.held.size_bytes == size
     refused = admit_size(planned, KEY, size - 1)
     assert refused.outcome == Failure(TooLarge("the state of store counters/c", size, size - 1))
     assert refused.batch == Batch()
@@ -341,13 +349,12 @@ def test_a_state_over_the_limit_is_too_large() -> None:
 
 @given(st.integers(0, 2_000), st.integers(0, 100_000), st.integers(2, 100_000))
 def test_a_base_is_due_when_the_log_costs_more_than_half_the_state(rows: int, size: int, state: int) -> None:
-    held = Held(TIP, b" " * state, rows, size)
+    held = Held(TIP, state, rows, size)
     cost = rows * LOG_ROW_BYTES + size
-    assert wants_base(held) == (cost > LOG_BYTES and cost > len(held.json) // 2)
-    assert not wants_base(held.based())
+    assert wants_base(held) == (cost > LOG_BYTES and cost > state // 2)
+    assert not wants_base(held.based(state))
 
 
 def test_a_small_state_gets_a_base_after_about_a_hundred_patches() -> None:
-    held = Held(TIP, b"{}")
-    rows = next(rows for rows in range(1_000) if wants_base(held.after(TIP, b"{}", rows, 10 * rows)))
+    rows = next(rows for rows in range(1_000) if wants_base(Held(TIP, 2, rows, 10 * rows)))
     assert 80 <= rows <= 110

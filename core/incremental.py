@@ -1,0 +1,343 @@
+"""Incremental settling: what an updater wrote is validated and written down by itself, without the rest of the state.
+
+`settle` gives what validating the whole state would give, or None where only that can tell: nothing here says that a
+state is wrong. What was written is cut back to the nearest place whose part is free (`core/places.py`); each part goes
+through its JSON and comes back, so that what is kept is canonical; and the new state is the old one with those parts
+replayed on it, so that nothing else an updater did can reach it. `advance` does the same with patches that others
+committed.
+
+Cost: the parts that were written, and one copy of each container above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+from pydantic_core import PydanticSerializationError, ValidationError
+
+from . import draft
+from .fidelity import differences
+from .kind import ATOMS, is_dict, is_list, stands_for
+from .model import Path, Paths
+from .parts import NO_PART, part_of, root_of
+from .patch import Operation, Order, Patch, Put, Remove, Splice, between, replay
+from .paths import SHAPE, diff, minimal
+from .places import Place, Places
+from .value import NotStorable, clone, same
+
+__all__ = ["Settled", "advance", "settle"]
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class Settled(Struct, Generic[_T_co], frozen=True):
+    """What a changed state became: the canonical state, the patch of documents that leads to it, and what changed."""
+
+    state: _T_co
+    patch: Patch
+    changed: Paths
+
+
+class _Spot(NamedTuple):
+    """A path from the root as far as there are places, the last of them, and the records with checks on the way."""
+
+    path: Path
+    place: Place
+    checked: tuple[tuple[Path, Place], ...]
+
+
+class _Unsettled(Exception):
+    """Only a look at the whole state can tell."""
+
+
+def settle(places: Places, before: _T, after: object, written: Paths) -> Settled[_T] | None:
+    """What a canonical state became that an updater changed at `written` only; None if the whole must be looked at."""
+    try:
+        return _Settling(places, before, after, written).settled(before)
+    except (_Unsettled, ValidationError, PydanticSerializationError, NotStorable, RecursionError):
+        return None
+
+
+class _Settling:
+    def __init__(self, places: Places, before: object, after: object, written: Paths) -> None:
+        self._places = places
+        self._before = before
+        self._after = after
+        self._written = written
+        self._spots: dict[Path, _Spot] = {}
+        self._coerced: list[Path] = []  # where validation changed what was written
+        self._documents: list[Operation] = []
+        self._values: list[Operation] = []
+
+    def settled(self, before: _T) -> Settled[_T]:
+        spots = [self._spot(path) for path in self._written]
+        cut = minimal(spot.path for spot in spots)
+        if () in cut:
+            raise _Unsettled
+        for operation in between(self._before, self._after, cut).operations:
+            self._operate(operation)
+        if not self._documents:
+            return Settled(before, Patch(), ())
+        state = stands_for(before, replay(self._before, Patch(tuple(self._values))))
+        for path, place in dict.fromkeys(checked for spot in spots for checked in spot.checked):
+            _check(place, _at(state, path))
+        return Settled(state, Patch(tuple(self._documents)), self._changed(state))
+
+    # --- the parts that were written ------------------------------------------
+
+    def _operate(self, operation: Operation) -> None:
+        match operation:
+            case Put(path=path, value=value):
+                self._put(path, value)
+            case Splice(path=path, start=start, removed=removed, values=values):
+                self._splice(path, start, removed, values)
+            case Remove(path=path):
+                _admit_length(self._place(path[:-1]), _at(self._after, path[:-1]))
+                self._values.append(operation)
+                self._documents.append(operation)
+            case Order():
+                self._values.append(operation)
+                self._documents.append(operation)
+
+    def _spot(self, path: Path) -> _Spot:
+        spot = self._spots.get(path)
+        if spot is None:
+            spot = self._spots[path] = _spot(self._places.root, path, self._after)
+        return spot
+
+    def _place(self, path: Path) -> Place:
+        spot = self._spot(path)
+        if len(spot.path) < len(path):
+            raise _Unsettled
+        return spot.place
+
+    def _put(self, path: Path, value: object) -> None:
+        place = self._place(path)
+        found, json = self._admitted(place, value, path)
+        old = _at(self._before, path)
+        if old is NO_PART:
+            self._admit_key(path)
+        elif same(old, found):
+            return
+        elif type(value) not in ATOMS and (place.is_barrier or path not in self._written):
+            self._values.append(Put(path, found))
+            self._documents += self._within(path, _written(place, old), json)
+            return
+        self._values.append(Put(path, found))
+        self._documents.append(Put(path, Raw(json)))
+
+    def _within(self, path: Path, old: bytes, new: bytes) -> Iterable[Operation]:
+        """What changed in the document of a barrier: its parts have paths, though no places."""
+        before, after = msgspec.json.decode(old), msgspec.json.decode(new)
+        written = [each[len(path) :] for each in self._written if each[: len(path)] == path]
+        if path in self._coerced:
+            written = [()] if () in written else list(diff(before, after))
+        for operation in between(before, after, written).operations:
+            yield _beneath(path, operation)
+
+    def _admit_key(self, path: Path) -> None:
+        """A key that comes new into a dict is validated too; no other container has new keys of its own."""
+        place, key = self._place(path[:-1]), path[-1]
+        if place.keys is None or not isinstance(key, str):
+            raise _Unsettled
+        if not same(place.keys.unit.reader.validate_json(msgspec.json.encode(key), by_alias=False, by_name=True), key):
+            raise _Unsettled
+        _admit_length(place, _at(self._after, path[:-1]))
+
+    def _splice(self, path: Path, start: int, removed: int, values: Sequence[object]) -> None:
+        place = self._place(path)
+        if place.is_barrier:  # a list that must be looked at as a whole
+            self._put(path, _at(self._after, path))
+            return
+        _admit_length(place, _at(self._after, path))
+        found: list[object] = []
+        documents: list[object] = []
+        for index, value in enumerate(values, start):
+            element = place.beneath(_at(self._after, path), index)
+            if element is None:
+                raise _Unsettled
+            admitted, json = self._admitted(element, value, (*path, index))
+            found.append(admitted)
+            documents.append(Raw(json))
+        self._values.append(Splice(path, start, removed, tuple(found)))
+        self._documents.append(Splice(path, start, removed, tuple(documents)))
+
+    def _admitted(self, place: Place, value: object, path: Path) -> tuple[object, bytes]:
+        """The canonical part for one that was written, and its JSON."""
+        unit = place.unit
+        plain = value if type(value) in ATOMS else clone(value)
+        try:
+            json = _json(place, plain)
+            found: object = unit.reader.validate_json(json, by_alias=False, by_name=True)
+            if same(plain, found):
+                return (value if type(value) in ATOMS else found), json
+        except (ValueError, PydanticSerializationError):
+            pass  # JSON alone cannot tell what it should be
+        admitted: object = unit.admitter.validate_python(clone(plain), by_alias=False, by_name=True)
+        json = _json(place, admitted)
+        found = unit.reader.validate_json(json, by_alias=False, by_name=True)
+        if not same(admitted, found) or any(each.is_narrowed for each in differences(plain, found)):
+            raise _Unsettled
+        self._coerced.append(path)
+        return found, json
+
+    # --- what changed ---------------------------------------------------------
+
+    def _changed(self, state: object) -> Paths:
+        """What was written, without what is there as before, and where validation changed it, what differs now."""
+        found = [path for path in self._written if not any(path[: len(each)] == each for each in self._coerced)]
+        found = [path for path in found if not _is_equal(self._before, state, path)]
+        for path in self._coerced:
+            old, new = _at(self._before, path), _at(state, path)
+            found += [path] if old is NO_PART else [(*path, *each) for each in diff(old, new)]
+        return minimal(found)
+
+
+def _json(place: Place, part: object) -> bytes:
+    json = place.unit.writer.to_json(part, by_alias=False, round_trip=True, warnings=False)
+    if json == b"null" and part is not None:
+        raise _Unsettled  # elsewhere it would be read as nothing
+    return json
+
+
+def _written(place: Place, part: object) -> bytes:
+    return _json(place, part if type(part) in ATOMS else clone(part))
+
+
+def _spot(root: Place, path: Path, state: object) -> _Spot:
+    """How far the places go along a path. The shape of a container is at the place of the container."""
+    place, value = root, state
+    checked: list[tuple[Path, Place]] = []
+    for depth, segment in enumerate(path):
+        below = place if segment is SHAPE and place.has_elements else place.beneath(value, segment)
+        if below is None:
+            return _Spot(path[:depth], place, tuple(checked))
+        if place.checks:
+            checked.append((path[:depth], place))
+        if segment is SHAPE:
+            break
+        place, value = below, part_of(value, segment)
+        if value is NO_PART and depth < len(path) - 1:
+            raise _Unsettled
+    return _Spot(path, place, tuple(checked))
+
+
+def _admit_length(place: Place, value: object) -> None:
+    inner = root_of(value)
+    if not place.has_elements or not (is_list(inner) or is_dict(inner)) or not place.holds(len(inner)):
+        raise _Unsettled
+
+
+def _at(state: object, path: Path) -> object:
+    for segment in path:
+        state = part_of(state, segment)
+    return state
+
+
+def _is_equal(before: object, after: object, path: Path) -> bool:
+    """Whether an atom was written that was there before."""
+    if path and path[-1] is SHAPE:
+        return False
+    old, new = _at(before, path), _at(after, path)
+    return type(new) in ATOMS and same(old, new)
+
+
+def _check(place: Place, record: object) -> None:
+    """Call the validators of a whole record on a draft of it; they may raise, and say so by a look at the whole."""
+    for check in place.checks:
+        try:
+            drafted = draft.run(record, _Checking(check))
+        except Exception:
+            raise _Unsettled from None
+        if drafted.written is None or not all(_is_equal(record, drafted.state, path) for path in drafted.written):
+            raise _Unsettled
+
+
+class _Checking:
+    """A validator as an updater, which must give back what it was given, and change nothing."""
+
+    __slots__ = ("_check",)
+
+    def __init__(self, check: object) -> None:
+        self._check = check
+
+    def __call__(self, record: object) -> None:
+        assert callable(self._check)
+        if self._check(record) is not record:
+            raise _Unsettled
+
+
+def _beneath(path: Path, operation: Operation) -> Operation:
+    match operation:
+        case Put(path=rest, value=value):
+            return Put((*path, *rest), value)
+        case Remove(path=rest):
+            return Remove((*path, *rest))
+        case Splice(path=rest, start=start, removed=removed, values=values):
+            return Splice((*path, *rest), start, removed, values)
+        case Order(path=rest, keys=keys):
+            return Order((*path, *rest), keys)
+
+
+# --- what others committed ----------------------------------------------------
+
+
+def advance(places: Places, state: _T, patch: Patch) -> _T | None:
+    """The canonical state to which a patch of documents leads; None if only the whole document can tell."""
+    try:
+        for operation in patch.operations:
+            state = stands_for(state, replay(state, Patch((_read(places, state, operation),))))
+    except (_Unsettled, ValidationError, PydanticSerializationError, RecursionError):
+        return None
+    return state
+
+
+def _read(places: Places, state: object, operation: Operation) -> Operation:
+    """The operation on the state that an operation on its document is."""
+    path = operation.path
+    spot = _spot(places.root, path, state)
+    exact = len(spot.path) == len(path)
+    match operation:
+        case Put(value=value) if exact and path:
+            return Put(path, _value(spot.place, msgspec.json.encode(value)))
+        case Splice(start=start, removed=removed, values=values) if exact and spot.place.has_elements:
+            element = spot.place.beneath(_at(state, path), start)
+            if element is None:
+                raise _Unsettled
+            read = tuple(_value(element, msgspec.json.encode(value)) for value in values)
+            return Splice(path, start, removed, read)
+        case Remove() | Order() if exact and path:
+            return operation
+        case _:
+            return _read_within(spot, state, operation)
+
+
+def _read_within(spot: _Spot, state: object, operation: Operation) -> Operation:
+    """An operation in the document of a barrier, as the new value of the whole of it."""
+    if not spot.path:
+        raise _Unsettled
+    document: object = msgspec.json.decode(_written(spot.place, _at(state, spot.path)))
+    document = replay(document, Patch((_above(spot.path, operation),)))
+    return Put(spot.path, _value(spot.place, msgspec.json.encode(document)))
+
+
+def _above(path: Path, operation: Operation) -> Operation:
+    rest = operation.path[len(path) :]
+    match operation:
+        case Put(value=value):
+            return Put(rest, value)
+        case Remove():
+            return Remove(rest)
+        case Splice(start=start, removed=removed, values=values):
+            return Splice(rest, start, removed, values)
+        case Order(keys=keys):
+            return Order(rest, keys)
+
+
+def _value(place: Place, json: bytes) -> object:
+    found: object = place.unit.reader.validate_json(json, by_alias=False, by_name=True)
+    return found

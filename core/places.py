@@ -1,0 +1,300 @@
+"""Places: where in the states of a type a part can be validated, written and read by itself.
+
+A schema is a tree of places. The part at a place is *free* if whether it is valid, and its JSON, rest on nothing but
+the part: then a state of which only that part changed need not be looked at as a whole. Where the schema says more (a
+validator of the user's around a container, a union, a serializer of its own), the place is a *barrier*: what lies
+beneath is validated and written together with it. `barriers` names them, with the reason.
+
+Validators of mode "after" of a whole record are no barrier: they are `checks`, and are called on the changed record.
+
+The schemas are those that `core_schema.compile_schema` walked; what each kind of node means is described in the
+documentation of pydantic-core. A kind that is not known here is a barrier, so a new one costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeGuard, final
+
+from .core_schema import OPAQUE, Compiled, Node, compile_part, is_node
+from .kind import is_class, is_dict, is_list, is_tuple
+from .model import Path
+from .parts import root_of
+from .paths import EACH
+
+__all__ = ["Barrier", "Check", "Place", "Places"]
+
+Check: TypeAlias = Callable[[object], object]
+"""A validator of a whole record, as the user wrote it: it takes the record and gives it back."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Where a change costs as much as the whole part at `path`, in which `paths.EACH` is any element, and why."""
+
+    path: Path
+    reason: str
+
+
+@final
+class Place:
+    """One place: how its part is read and written, and the places beneath it, which are made when they are asked for.
+
+    `checks` are called on the record here; `keys` is where the keys of the dict here are validated, each as text.
+    `why` says why there are no places beneath, if one would expect some.
+    """
+
+    __slots__ = (
+        "_config",
+        "_each",
+        "_fields",
+        "_places",
+        "_schemas",
+        "_unit",
+        "checks",
+        "is_dict",
+        "keys",
+        "least",
+        "most",
+        "schema",
+        "why",
+    )
+
+    def __init__(self, places: Places, schema: Node, config: Node | None) -> None:
+        self._places = places
+        self._config = config
+        self._unit: Compiled | None = None
+        self._schemas: dict[str, Node] | None = None  # of its fields, or of each element, by `EACH`
+        self._fields: dict[str, Place] = {}
+        self._each = False
+        self.schema = schema
+        self.checks: tuple[Check, ...] = ()
+        self.is_dict = False
+        self.keys: Place | None = None
+        self.least = 0
+        self.most: int | None = None
+        self.why: str = self._open(schema)
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether no part beneath it has a place of its own."""
+        return self._schemas is None
+
+    @property
+    def has_elements(self) -> bool:
+        """Whether it is a list or a dict, in which elements or keys may come and go without a look at the others."""
+        return self._each
+
+    @property
+    def unit(self) -> Compiled:
+        """How the part here is read, admitted and written by itself."""
+        if self._unit is None:
+            self._unit = self._places.compiled(self.schema, self._config)
+        return self._unit
+
+    def beneath(self, value: object, segment: str | int) -> Place | None:
+        """The place of the part of `value` at `segment`, or None if it has none of its own."""
+        if not self._each:
+            return self._field(segment) if isinstance(segment, str) else None
+        inner = root_of(value)
+        return self._field(EACH) if (is_dict(inner) if self.is_dict else is_list(inner)) else None
+
+    def _field(self, name: str) -> Place | None:
+        found = self._fields.get(name)
+        if found is None and self._schemas is not None and name in self._schemas:
+            found = self._fields[name] = self._places.place(self._schemas[name], self._config)
+        return found
+
+    def holds(self, length: int) -> bool:
+        """Whether the list or dict here may be of that length."""
+        return self.least <= length and (self.most is None or length <= self.most)
+
+    def children(self) -> Iterator[tuple[str, Place]]:
+        """The places beneath, by the names of fields, or by `EACH`."""
+        for name in self._schemas or ():
+            found = self._field(name)
+            assert found is not None
+            yield name, found
+
+    # --- what the schema says -------------------------------------------------
+
+    def _open(self, schema: Node) -> str:
+        """Find the schemas of the places beneath; the answer is why there are none, or "" if none are expected."""
+        schema = self._places.resolved(schema)
+        kind = schema["type"]
+        if "serialization" in schema:
+            return "it has a serializer of its own" if kind in _CONTAINERS else ""
+        match kind:
+            case "default" if schema.get("on_error", "raise") == "raise":
+                return self._open(_inner(schema))
+            case "nullable":
+                return self._open(_inner(schema))
+            case "function-after":
+                return self._open_checked(schema)
+            case "model" | "dataclass":
+                return self._open_record(schema)
+            case "typed-dict":
+                if schema.get("extras_schema") is not None or schema.get("extra_behavior") == "allow":
+                    return "it may hold keys that are not declared"
+                return self._open_fields(schema, schema["fields"])
+            case "list":
+                return self._open_elements(schema, schema.get("items_schema"))
+            case "dict" if self._places.is_text(schema.get("keys_schema")):
+                self.is_dict = True
+                self.keys = self._places.place(_part(schema, "keys_schema"), self._config)
+                return self._open_elements(schema, schema.get("values_schema"))
+            case "dict":
+                return "its keys are more than plain text"
+            case _:
+                return _REASONS.get(str(kind), "")
+
+    def _open_checked(self, schema: Node) -> str:
+        inner = self._places.resolved(_inner(schema))
+        function = schema["function"]
+        if inner["type"] not in ("model", "dataclass", "function-after"):
+            return "a validator takes all of it"
+        if not is_node(function) or function["type"] != "no-info" or not _is_check(check := function["function"]):
+            return "a validator of the whole asks for more than the whole"
+        self.checks = (check, *self.checks)
+        return self._open(inner)
+
+    def _open_record(self, schema: Node) -> str:
+        inner = self._places.resolved(_inner(schema))
+        if schema.get("custom_init") or schema.get("post_init") or not is_class(schema["cls"]):
+            return "its class does more when an object is made"
+        if schema.get("root_model"):
+            self._config = _config(schema, self._config)
+            return self._open(inner)
+        if inner["type"] not in ("model-fields", "dataclass-args") or "serialization" in inner:
+            return "a validator takes all of it before it is read"
+        return self._open_fields(schema, inner["fields"])
+
+    def _open_fields(self, schema: Node, fields: object) -> str:
+        found: dict[str, Node] = {}
+        if is_dict(fields):
+            found = {str(name): field for name, field in fields.items() if is_node(field)}
+        elif is_list(fields):
+            found = {str(field["name"]): field for field in fields if is_node(field)}
+        for field in found.values():
+            if field.get("init_only") or field.get("init") is False:
+                return "its class does more when an object is made"
+            if "serialization" in field or self._places.needs_record(_inner(field)):
+                return "a field is validated or written with regard to the others"
+        self._config = _config(schema, self._config)
+        self._schemas = {name: _inner(field) for name, field in found.items()}
+        return ""
+
+    def _open_elements(self, schema: Node, elements: object) -> str:
+        least, most = schema.get("min_length"), schema.get("max_length")
+        self.least = least if isinstance(least, int) else 0
+        self.most = most if isinstance(most, int) else None
+        self._schemas = {EACH: elements if is_node(elements) else _ANY}
+        self._each = True
+        return ""
+
+
+_ANY: Final[Node] = {"type": "any"}
+
+_CONTAINERS: Final = frozenset({"model", "dataclass", "typed-dict", "list", "dict"})
+
+_REASONS: Final = {
+    **dict.fromkeys(("function-before", "function-wrap", "function-plain"), "a validator takes all of it"),
+    **dict.fromkeys(("union", "tagged-union"), "which member it is may change with any part of it"),
+    **dict.fromkeys(("set", "frozenset"), "it is a set"),
+    "tuple": "it is a tuple",
+    "default": "what is not valid is replaced by a default",
+}
+
+
+def _inner(schema: Node) -> Node:
+    return _part(schema, "schema")
+
+
+def _part(schema: Node, name: str) -> Node:
+    part = schema[name]
+    assert is_node(part)
+    return part
+
+
+def _config(schema: Node, outer: Node | None) -> Node | None:
+    own = schema.get("config")
+    return own if is_node(own) else outer
+
+
+def _is_check(function: object) -> TypeGuard[Check]:
+    return callable(function)
+
+
+@final
+class Places:
+    """The places of one type, from its root on."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        schema = compiled.schema
+        self._definitions: dict[str, Node] = {}
+        while schema["type"] == "definitions":
+            definitions = schema["definitions"]
+            assert is_list(definitions)
+            self._definitions |= {str(each["ref"]): each for each in definitions if is_node(each)}
+            schema = _inner(schema)
+        self._known: dict[tuple[int, int], Place] = {}
+        self._finite = compiled.finite
+        self.root = self.place(schema, None)
+
+    def place(self, schema: Node, config: Node | None) -> Place:
+        """The place of a node of the schema; one node has one place, wherever it is referred to."""
+        schema = self.resolved(schema)
+        name = (id(schema), id(config))
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = Place(self, schema, config)
+        return found
+
+    def resolved(self, schema: Node) -> Node:
+        while schema["type"] == "definition-ref":
+            schema = self._definitions[str(schema["schema_ref"])]
+        return schema
+
+    def compiled(self, schema: Node, config: Node | None) -> Compiled:
+        return compile_part(schema, config, tuple(self._definitions.values()), finite=self._finite)
+
+    def is_text(self, schema: object) -> bool:
+        """Whether keys of this schema are plain text."""
+        return is_node(schema) and self.resolved(schema)["type"] == "str" and "serialization" not in schema
+
+    def needs_record(self, schema: Node) -> bool:
+        """Whether the schema of a field asks for the record, which it cannot be given by itself."""
+        return _asks(schema, self, set())
+
+    def barriers(self) -> tuple[Barrier, ...]:
+        """Every barrier, once for each node of the schema, in the order of the fields."""
+        found: list[Barrier] = []
+        seen: set[int] = set()
+        open_places: list[tuple[Path, Place]] = [((), self.root)]
+        while open_places:
+            path, place = open_places.pop(0)
+            if id(place) in seen:
+                continue
+            seen.add(id(place))
+            if place.is_barrier and place.why:
+                found.append(Barrier(path, place.why))
+            open_places += [((*path, name), child) for name, child in place.children()]
+        return tuple(found)
+
+
+def _asks(node: object, places: Places, seen: set[int]) -> bool:
+    if is_list(node) or is_tuple(node):
+        return any(_asks(part, places, seen) for part in node)
+    if not is_node(node) or id(node) in seen:
+        return False
+    seen.add(id(node))
+    kind, function = node.get("type"), node.get("function")
+    if node.get("is_field_serializer") or (is_node(function) and function.get("type") == "with-info"):
+        return True
+    if kind == "definition-ref":
+        return _asks(places.resolved(node), places, seen)
+    if kind in ("model", "dataclass", "typed-dict"):
+        return False  # a record itself, which what is in it may ask for
+    return any(_asks(part, places, seen) for name, part in node.items() if name not in OPAQUE)
