@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, Generic, TypeGuard, TypeVar
 
@@ -34,6 +34,9 @@ class Decoded(Struct, Generic[_T_co], frozen=True):
 
     def encode(self) -> bytes:
         return self.schema.encode(self.state)
+
+    def slices(self) -> Iterator[bytes]:
+        return self.schema.slices(self.state)
 
 
 def _is_by(decoded: Decoded[object], schema: StateSchema[_T]) -> TypeGuard[Decoded[_T]]:
@@ -74,6 +77,12 @@ class Held(Struct, frozen=True):
         assert self.decoded is not None, "a state is held as a document, or decoded"
         return self.decoded.encode()
 
+    def slices(self) -> Iterator[bytes]:
+        """The same a part at a time, so that others may run in between."""
+        if self.stored is not None or self.decoded is None:
+            return iter([self.document()])
+        return self.decoded.slices()
+
     def advanced(self, revision: Revision, patches: Sequence[bytes]) -> Held | None:
         """What is held after patches that others committed; None if only the whole document can tell.
 
@@ -97,9 +106,13 @@ class Held(Struct, frozen=True):
         """The same with the exact size of its document."""
         return replace(self, size_bytes=len(self.document()))
 
-    def based(self, size_bytes: int) -> Held:
-        """The same with a base of its own, of that many bytes, from which the log begins anew."""
-        return replace(self, size_bytes=size_bytes, log_rows=0, log_bytes=0)
+    def based(self) -> Held:
+        """The same with a base of its own, from which the log begins anew."""
+        return replace(self, log_rows=0, log_bytes=0)
+
+    def sized(self, base_bytes: int) -> Held:
+        """The same after a base of that length was written, before which the log that is held began."""
+        return replace(self, size_bytes=base_bytes + self.log_bytes)
 
 
 def _advanced(decoded: Decoded[_T], patches: Sequence[bytes]) -> Decoded[_T] | None:

@@ -31,6 +31,7 @@ from .parts import NO_PART, items_of, part_of
 from .patch import Patch, between, replay_document
 from .paths import SHAPE, diff
 from .places import Barrier, Places
+from .slices import slices
 from .value import NotStorable, clone, same
 
 if TYPE_CHECKING:
@@ -152,6 +153,10 @@ class StateSchema(Generic[_T]):
     def encode(self, state: _T) -> bytes:
         """The JSON document of a canonical state: equal bytes only for strictly equal states."""
         return self._compiled.writer.to_json(state, by_alias=False, round_trip=True, warnings=False)
+
+    def slices(self, state: _T) -> Iterator[bytes]:
+        """The same document a part at a time, each of which takes little time where the type allows that."""
+        return slices(self._places.root, state)
 
     def clone(self, state: _T) -> _T:
         """A private copy of a canonical state, to be handed out."""

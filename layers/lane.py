@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 from ..core.batch import AlreadyApplied, Batch, Committed, Fenced, Refusal, WriteBase
-from ..core.held import wants_base
+from ..core.held import Held, wants_base
 from ..core.model import Conflict, Contended, ReceiptMismatch, StoreKey, StoreNotFound, TooLarge, Unavailable
 from ..core.operation import STATE_BYTES
 from ..core.outcome import Failure, Success
@@ -68,13 +68,18 @@ class Limits:
 
 @dataclass(slots=True)
 class _Lane:
-    """`crowded`: in its last round several callers met, so that the next one had better wait a turn for the others."""
+    """`crowded`: in its last round several callers met, so that the next one had better wait a turn for the others.
+
+    `basing`: a base is being written. `base` is one that was written since a tip was kept: of which instance, how long.
+    """
 
     key: StoreKey
     waiting: deque[AnyTicket] = field(default_factory=deque[AnyTicket])
     busy: bool = False
     crowded: bool = False
     losses: int = 0  # rounds in a row that others passed
+    basing: bool = False
+    base: tuple[str, int] | None = None
 
     def admit(self, room: int) -> list[AnyTicket]:
         return [self.waiting.popleft() for _ in range(min(room, len(self.waiting)))]
@@ -154,7 +159,7 @@ class Lanes:
 
     def _new_lane(self, key: StoreKey) -> _Lane:
         if len(self._lanes) >= self._most_lanes:
-            self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy}
+            self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy or lane.basing}
             self._most_lanes = max(IDLE_LANES, 2 * len(self._lanes))
         lane = self._lanes[key] = _Lane(key)
         return lane
@@ -251,7 +256,7 @@ class Lanes:
                 again += self._refuse(ticket, failure, passed)
             broken = True
         if last is not None:
-            self._advance(lane.key, *last)
+            self._advance(lane, *last)
             self._watches.committed(lane.key, written)
         lane.losses = lane.losses + 1 if passed else 0
         return again
@@ -271,20 +276,35 @@ class Lanes:
                 ticket.failed(failure)
         return []
 
-    def _advance(self, key: StoreKey, ticket: AnyTicket, committed: Committed) -> None:
+    def _advance(self, lane: _Lane, ticket: AnyTicket, committed: Committed) -> None:
         held = ticket.held
         if held is None:
-            self._tips.forget(key)
+            self._tips.forget(lane.key)
             return
-        if wants_base(held) and committed.seqs:
-            document = held.document()
-            self._spawn(self._write_base(committed.seqs[-1], document))
-            held = held.based(len(document))
-        self._tips.keep(key, held)
+        if lane.base is not None:
+            instance_id, size_bytes = lane.base
+            lane.base = None
+            held = held.sized(size_bytes) if held.revision.instance_id == instance_id else held
+        if wants_base(held) and committed.seqs and not lane.basing:
+            lane.basing = True
+            self._spawn(self._write_base(lane, committed.seqs[-1], held))
+            held = held.based()
+        self._tips.keep(lane.key, held)
 
-    async def _write_base(self, seq: int, document: bytes) -> None:
-        """In a batch of its own, after the answer. Where it fails, reading is slower until the next one is due."""
-        await self._ledger.commit(Batch(writes=(WriteBase(seq, document),)))
+    async def _write_base(self, lane: _Lane, seq: int, held: Held) -> None:
+        """In a batch of its own, after the answer. Where it fails, reading is slower until the next one is due.
+
+        The document is written a slice at a time: the state of a revision is the same for ever.
+        """
+        try:
+            document = bytearray()
+            for part in held.slices():
+                document += part
+                await asyncio.sleep(0)
+            if isinstance(await self._ledger.commit(Batch(writes=(WriteBase(seq, bytes(document)),))), Success):
+                lane.base = held.revision.instance_id, len(document)
+        finally:
+            lane.basing = False
 
 
 def _all_failed(tickets: Sequence[AnyTicket], failure: Unavailable) -> list[AnyTicket]:

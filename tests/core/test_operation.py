@@ -352,7 +352,7 @@ def test_a_base_is_due_when_the_log_costs_more_than_half_the_state(rows: int, si
     held = Held(TIP, state, rows, size)
     cost = rows * LOG_ROW_BYTES + size
     assert wants_base(held) == (cost > LOG_BYTES and cost > state // 2)
-    assert not wants_base(held.based(state))
+    assert not wants_base(held.based())
 
 
 def test_a_small_state_gets_a_base_after_about_a_hundred_patches() -> None:

@@ -381,3 +381,43 @@ def test_what_json_cannot_hold_is_told_with_its_place() -> None:
     for _ in range(120):
         tree = Tree(parts=[tree])
     assert StateSchema(Tree).validate(tree) == Failure((Issue((), "the value is nested too deeply to be stored"),))
+
+
+# --- slices -----------------------------------------------------------------------------
+
+
+class Warehouse(BaseModel):
+    name: str = "w"
+    parts: list[Part] = []
+    by_key: dict[str, Part] = {}
+    points: dict[str, list[Point]] = {}
+    open: RootModel[list[float]] = RootModel[list[float]]([])
+
+
+@pytest.mark.parametrize("count", [0, 1, 1_024, 1_025, 5_000])
+@pytest.mark.parametrize(
+    "type_", [Warehouse, list[Part], dict[str, Part], RootModel[list[Part]], RootModel[dict[str, int]]]
+)
+def test_the_slices_of_a_state_are_its_document(type_: Any, count: int) -> None:
+    parts = [Part(id=at, label=f"\u00e9{at}" if at % 3 else None) for at in range(count)]
+    named = {f'"{at}': part for at, part in enumerate(parts)}
+    values: dict[Any, Any] = {
+        Warehouse: Warehouse(
+            parts=parts, by_key=named, points={"a": [Point(0.5)] * count}, open=RootModel([1.0] * count)
+        ),
+        list[Part]: parts,
+        dict[str, Part]: named,
+        RootModel[list[Part]]: RootModel(parts),
+        RootModel[dict[str, int]]: RootModel({f"k{at}": at for at in range(count)}),
+    }
+    schema: StateSchema[Any] = StateSchema(type_)
+    valid = schema.validate(values[type_]).unwrap()
+    written = list(schema.slices(valid.state))
+    assert b"".join(written) == valid.json
+    assert max(map(len, written)) < 100_000
+
+
+def test_a_state_that_is_written_as_a_whole_is_one_slice() -> None:
+    schema = StateSchema(set[int])
+    valid = schema.validate(set(range(5_000))).unwrap()
+    assert list(schema.slices(valid.state)) == [valid.json]
