@@ -33,6 +33,7 @@ __all__ = [
     "Document",
     "Expectation",
     "Fenced",
+    "Form",
     "InsertRun",
     "NoReceipt",
     "NoRun",
@@ -84,16 +85,28 @@ class Commit(Struct, frozen=True, gc=False):
     patch: bytes
 
 
+class Form(Struct, frozen=True, gc=False):
+    """The form of a store's type in which a document was written.
+
+    It is the version that the store's definition names, and the fingerprint of its schema.
+    """
+
+    version: int
+    fingerprint: str
+
+
 class Document(Struct, frozen=True, gc=False):
     """A stored state: a whole JSON document, `base`, and the patches that lead from it to `revision`, in order.
 
-    `seq` is the number under which the ledger keeps the change that made `revision`.
+    `seq` is the number under which the ledger keeps the change that made `revision`. `form` is the form of the document
+    at that revision; None if it was written before forms were kept.
     """
 
     revision: Revision
     seq: int
     base: bytes
     patches: tuple[bytes, ...] = ()
+    form: Form | None = None
 
 
 # --- what a batch expects ---------------------------------------------------
@@ -154,23 +167,29 @@ Expectation: TypeAlias = StoreAt | StoreAbsent | NoReceipt | RunFence | NoRun | 
 
 
 class CreateStore(Struct, frozen=True, gc=False):
-    """A new instance of a store: its first revision, with the whole state as a JSON document."""
+    """A new instance of a store: its first revision, with the whole state as a JSON document.
+
+    `form` is the form in which it is written; None says that it is not known.
+    """
 
     key: StoreKey
     revision: Revision
     document: bytes
+    form: Form | None = None
 
 
 class PatchStore(Struct, frozen=True, gc=False):
     """The next revision of a store: the JSON patch from the revision before it, and the paths that it changed.
 
     Waiters whose read paths meet `changed` become due. The paths are not stored; None are those that the patch touches.
+    `form` is the form of the document from this revision on; None is that of the revision before it.
     """
 
     key: StoreKey
     revision: Revision
     patch: bytes
     changed: Paths | None = None
+    form: Form | None = None
 
 
 class DeleteStore(Struct, frozen=True, gc=False):
