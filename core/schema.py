@@ -21,6 +21,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from . import incremental
 from .admission import admit
+from .atom_change import settle_atom
 from .core_schema import compile_schema
 from .fidelity import Difference, differences, own_fields
 from .incremental import Settled
@@ -95,7 +96,10 @@ class StateSchema(Generic[_T]):
         """
         settled = None
         if written is not None and self._validation != "full":
-            settled = incremental.settle(self._places, before, after, written)
+            if len(written) == 1:
+                settled = settle_atom(self._places.root, before, after, written[0])
+            if settled is None:
+                settled = incremental.settle(self._places, before, after, written)
             if settled is not None and self._validation == "incremental":
                 return Success(settled)
         whole = self._settle_whole(before, after, written)

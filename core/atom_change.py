@@ -1,0 +1,56 @@
+"""The most usual change of all, made cheap: one atom in place of another, at a place that is free.
+
+It gives what `incremental.settle` gives, in one walk down and one up. Where anything is out of the ordinary the answer
+is None, and that one looks.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from msgspec import Raw
+from pydantic_core import ValidationError
+
+from .incremental import Settled
+from .kind import ATOMS, stands_for
+from .model import Path
+from .parts import NO_PART, part_of, with_part
+from .patch import Patch, Put
+from .places import Place
+from .value import same
+
+__all__ = ["settle_atom"]
+
+_T = TypeVar("_T")
+
+
+def settle_atom(root: Place, before: _T, after: object, path: Path) -> Settled[_T] | None:
+    """What `before` becomes by the atom that `after` has at `path`, if that is all that was written."""
+    place: Place = root
+    old: object = before
+    above: list[object] = []
+    for segment in path:
+        below = place.beneath(old, segment)
+        if below is None or place.checks:
+            return None
+        above.append(old)
+        old, after, place = part_of(old, segment), part_of(after, segment), below
+    if type(after) not in ATOMS or old is NO_PART or not above:
+        return None
+    unit = place.unit
+    json = unit.writer.to_json(after, by_alias=False, round_trip=True, warnings=False)
+    try:
+        found: object = unit.reader.validate_json(json, by_alias=False, by_name=True)
+    except ValidationError:
+        return None
+    if not same(after, found) or (json == b"null" and after is not None):
+        return None
+    if same(old, after):
+        return Settled(before, _NOTHING, ())
+    made = after
+    for container, segment in zip(reversed(above), reversed(path), strict=True):
+        made = with_part(container, segment, made, in_place=False)
+    return Settled(stands_for(before, made), Patch((Put(path, Raw(json)),)), (path,))
+
+
+_NOTHING = Patch()
