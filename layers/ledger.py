@@ -107,16 +107,20 @@ def layer(
     path: str | PathLike[str],
     durability: Durability = "full",
     *,
-    commit: CommitMode = "thread",
+    commit: CommitMode = "auto",
     create: bool = True,
     on_point: OnPoint | None = None,
 ) -> Layer[Ledger, Clock]:
     """The ledger in the SQLite file `path`, made with its folders where it is missing, unless `create` is false.
 
     `durability="full"` syncs every group of commits; "normal" survives the end of the process, not the loss of power.
-    `commit="thread"` commits beside the event loop; "inline" on it, which is steadier beside a loop that is always
-    busy, and stops the loop for the time of a sync. `on_point` is called as a commit passes each `CommitPoint`; tests
-    end the process there. Building fails with `CannotOpen`.
+    `commit="thread"` commits beside the event loop; "inline" on it, which costs less and is steadier beside a loop that
+    is always busy, and stops the loop for the time of a sync; "auto" on it as long as syncs take less than a
+    millisecond, and otherwise beside it (see `layers/sql/committer.py`). A program that asks for "thread" beside a busy
+    loop does well to call `sys.setswitchinterval(0.0005)`.
+
+    `on_point` is called as a commit passes each `CommitPoint`; tests end the process there. Building fails with
+    `CannotOpen`.
     """
 
     @provides

@@ -1,7 +1,9 @@
 """Group commit: the event loop collects, one writer commits, every caller is answered.
 
 What is submitted in one turn of the loop is handed over together; while a group is being committed the next one
-gathers. The writer runs on a thread of its own or inline, on the loop; in both one group is in flight at a time.
+gathers. The writer runs on a thread of its own or inline, on the loop; one group is in flight at a time. "auto" takes
+whichever is quicker for each group: the loop, as long as the disk is quick (`pace.py`), nobody else writes to the file,
+and there is little to write; the thread otherwise, and where the log is to be moved to the file.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, final
+from itertools import chain
+from typing import Final, Literal, TypeAlias, final
 
 from ...core.batch import Batch, size_bytes
 from ...core.model import StoreKey, Unavailable
@@ -18,6 +21,7 @@ from ...core.outcome import Failure
 from ...services.ledger import News
 from .group import Judged
 from .limits import LIMITS, Limits
+from .pace import Pace
 from .pauses import Pauses
 from .thread import WriterThread
 from .transaction import Transaction
@@ -25,7 +29,10 @@ from .writer import Answer, Writer
 
 __all__ = ["CommitMode", "Committer"]
 
-CommitMode: TypeAlias = Literal["thread", "inline"]
+CommitMode: TypeAlias = Literal["thread", "inline", "auto"]
+
+LITTLE_BYTES: Final = 256 * 1024
+"""How much "auto" writes on the loop at a time."""
 
 
 class _Answers(asyncio.Future["list[Answer]"]):
@@ -80,7 +87,8 @@ class Committer:
         self._in_flight = False
         self._closing = False
         self._idle: asyncio.Future[None] | None = None
-        self._thread = WriterThread(self._loop, writer) if mode == "thread" else None
+        self._pace = Pace() if mode == "auto" else None
+        self._thread = WriterThread(self._loop, writer) if mode != "inline" else None
 
     def submit(self, batches: Sequence[Batch]) -> asyncio.Future[list[Answer]]:
         """The answers to the batches, in order, which are judged in one transaction."""
@@ -133,8 +141,10 @@ class Committer:
         transaction = Transaction(self._writer, group, self._at_ms, self._busy_pauses())
         if self._thread is None:
             self._commit_inline(calls, transaction, transaction.run())
+        elif self._is_quick(calls):
+            self._commit_quickly(self._thread, calls, transaction)
         else:
-            self._thread.commit(transaction, lambda: self._answer(calls, transaction))
+            self._thread.commit(transaction.run(), lambda: self._answer(calls, transaction))
 
     def _busy_pauses(self) -> Iterator[float]:
         """One group's pauses, while another process holds the lock; closing ends them early."""
@@ -169,9 +179,30 @@ class Committer:
         if pause is not None:
             self._loop.call_later(pause, self._commit_inline, calls, transaction, running)
 
+    def _is_quick(self, calls: Sequence[_Call]) -> bool:
+        """Whether "auto" commits them on the loop. Of a writer that is alone, the thread has let go."""
+        if self._pace is None or not self._pace.is_quick or not self._writer.is_alone or self._writer.checkpoint_due:
+            return False
+        return sum(call.size_bytes for call in calls) <= LITTLE_BYTES
+
+    def _commit_quickly(self, thread: WriterThread, calls: list[_Call], transaction: Transaction) -> None:
+        """Commit on the loop; from the first pause on, if there is one, on the thread."""
+        running = transaction.run()
+        pause: float | None = None
+        try:
+            with self._writer.on_loop():
+                pause = next(running, None)
+        finally:
+            if pause is None:
+                self._answer(calls, transaction)
+        if pause is not None:
+            thread.commit(chain((pause,), running), lambda: self._answer(calls, transaction))
+
     def _answer(self, calls: list[_Call], transaction: Transaction) -> None:
         """Tell the news, give each call the answers to its own batches, and go on with the next group."""
         self._in_flight = False
+        if self._pace is not None:
+            self._pace.took(self._writer.commit_s)
         if transaction.news is not None:
             self.tell(transaction.news)
         begin = 0

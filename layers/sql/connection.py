@@ -7,7 +7,7 @@ called decides how long to try again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import final
 
@@ -95,6 +95,19 @@ class Connection:
     def data_version(self) -> int:
         """A number that changes with every commit that this connection makes, or meets as it begins a transaction."""
         return self._connection.data_version()
+
+    def on_commit(self, call: Callable[[int], None]) -> None:
+        """Call it after each commit with the number of pages in the log. SQLite makes no checkpoints itself then."""
+
+        def hook(_connection: apsw.Connection, _name: str, pages: int) -> int:
+            call(pages)
+            return apsw.SQLITE_OK
+
+        self._connection.set_wal_hook(hook)
+
+    def checkpoint(self) -> None:
+        """Move what the log holds to the file, as far as nobody else reads or writes there."""
+        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def check_file(self) -> None:
         """Raises `FileReplaced` if another file, or none, lies at the path of the one that is open."""

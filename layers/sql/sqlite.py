@@ -42,7 +42,7 @@ async def open_sqlite(
     clock: Clock,
     *,
     durability: Durability = "full",
-    commit: CommitMode = "thread",
+    commit: CommitMode = "auto",
     create: bool = True,
     on_point: OnPoint | None = None,
 ) -> SqlLedger:

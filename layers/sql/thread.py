@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, final
 
 from .bell import Bell
-from .transaction import Transaction
 from .writer import Writer
 
 __all__ = ["WriterThread"]
@@ -34,12 +33,12 @@ class WriterThread:
         self._thread = threading.Thread(target=self._run, name="stepwell-writer", daemon=True)
         self._thread.start()
 
-    def commit(self, transaction: Transaction, committed: Callable[[], None]) -> None:
-        """Run the transaction on the thread, and then `committed` on the loop."""
+    def commit(self, running: Iterable[float], committed: Callable[[], None]) -> None:
+        """Run a transaction to its end on the thread, and then `committed` on the loop."""
 
         def work() -> None:
             try:
-                for pause in transaction.run():
+                for pause in running:
                     time.sleep(pause)
             finally:
                 self._bell.tell(committed)

@@ -6,7 +6,9 @@ it, by a commit or by rolling back. A connection that cannot even roll back is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Final, TypeAlias, final
 
@@ -18,6 +20,7 @@ from ...services.ledger import News, Verdict
 from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
 from .group import Judged, Rows, decide
 from .held import Asked, Held, HeldRun, HeldStore
+from .opening import CHECKPOINT_PAGES
 from .rows import optional_integer, read_receipt, to_integer, to_text
 from .statements import (
     HELD_RECEIPT,
@@ -74,11 +77,15 @@ class Writer:
     that commits in quick succession would leave them no moment to take the lock. And a writer that got the lock only to
     find its batches planned on what others have changed since keeps it for their next try, if `keeps_turn` allows that;
     then `has_turn`. Otherwise whoever waits for the lock would always be the one who comes too late.
+
+    `is_alone` until it sees signs of others. `commit_s` is how long the last commit took, in seconds, without what
+    led to it. Where the log is to be moved to the file, which takes far longer, a commit does that too if it
+    `may_checkpoint`; otherwise one is `checkpoint_due` from then on.
     """
 
     def __init__(self, connect: Callable[[], Connection], on_point: OnPoint | None = None) -> None:
         self._connect = connect
-        self._connection: Connection | None = connect()
+        self._connection: Connection | None = self._open()
         self._reached = on_point or _pass_by
         self._closed = False
         self._left_version: int | None = None
@@ -87,6 +94,9 @@ class Writer:
         self.keeps_turn = False
         self.has_turn = False
         self.gives_way = False
+        self.may_checkpoint = True
+        self.checkpoint_due = False
+        self.commit_s = 0.0
         self.news: News | None = None
         """What the last group has brought, None for nothing; of one that may have been committed, what it would."""
 
@@ -99,7 +109,7 @@ class Writer:
             self.has_turn = False
             return True
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = self._open()
         self._connection.check_file()
         try:
             self._connection.run("begin immediate")
@@ -137,9 +147,11 @@ class Writer:
             return [*verdicts]
         self._courtesy = max(0, self._courtesy - 1)
         committed = False
+        began_s = time.perf_counter()
         try:
             connection.run("commit")
             committed = True
+            self.commit_s = time.perf_counter() - began_s
             self._left_version = connection.data_version
             held.committed()
             self._reached(CommitPoint.AFTER_COMMIT)
@@ -151,6 +163,7 @@ class Writer:
                 self.news = "wake" if woke else "commit"
             return [Failure(Unavailable(reason, "no" if undone else "unknown")) for _ in group]
         self.news = "wake" if woke else "commit"
+        self._checkpoint(connection)
         return [*verdicts]
 
     def give_up_turn(self) -> None:
@@ -163,6 +176,33 @@ class Writer:
         """Let go of the file, for good."""
         self._closed = True
         self._drop()
+
+    @property
+    def is_alone(self) -> bool:
+        return self._courtesy == 0
+
+    @contextmanager
+    def on_loop(self) -> Generator[None]:
+        """A writer that a thread uses too commits on the event loop, where it may keep nothing for later."""
+        keeps_turn, self.keeps_turn, self.may_checkpoint = self.keeps_turn, False, False
+        try:
+            yield
+        finally:
+            self.keeps_turn, self.may_checkpoint = keeps_turn, True
+
+    def _open(self) -> Connection:
+        def committed(pages: int) -> None:
+            self.checkpoint_due = pages >= CHECKPOINT_PAGES
+
+        connection = self._connect()
+        connection.on_commit(committed)
+        return connection
+
+    def _checkpoint(self, connection: Connection) -> None:
+        if self.checkpoint_due and self.may_checkpoint:
+            self.checkpoint_due = False
+            with suppress(DatabaseError):  # all is durable in the log; the next commit tries again
+                connection.checkpoint()
 
     def _look_for_others(self, connection: Connection) -> None:
         """Forget what was held, and take turns from now on, if the file is not as this connection left it."""

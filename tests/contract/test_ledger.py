@@ -26,11 +26,13 @@ def layer_of(host: str, folder: Path) -> Layer[Ledger, Clock]:
             return ledgers.layer_test()
         case "sqlite":
             return ledgers.layer(folder / "deep" / "app.db")
+        case "sqlite-thread":
+            return ledgers.layer(folder / "app.db", commit="thread")
         case _:
             return ledgers.layer(folder / "app.db", commit="inline")
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-inline"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite-thread", "sqlite-inline"])
 async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ledger]:
     app = layer_of(str(request.param), tmp_path) | clock.layer_test(ManualClock(NOW_MS))
     async with build(app) as built:
@@ -41,7 +43,7 @@ class TestLedger(LedgerContract):
     pass
 
 
-@pytest.mark.parametrize("host", ["memory", "sqlite", "sqlite-inline"])
+@pytest.mark.parametrize("host", ["memory", "sqlite", "sqlite-thread", "sqlite-inline"])
 async def test_a_ledger_that_was_released_says_so_whatever_it_is_asked(host: str, tmp_path: Path) -> None:
     async with build(layer_of(host, tmp_path) | clock.layer_test(ManualClock(NOW_MS))) as built:
         ledger = get(built.unwrap(), Ledger)

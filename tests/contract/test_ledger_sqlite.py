@@ -28,7 +28,7 @@ from stepwell.services.ledger import Verdict
 from ..crash.shim import Shim
 from .ledger_batches import ORDER, at, committed, create, patch
 
-modes = pytest.mark.parametrize("mode", ["thread", "inline"])
+modes = pytest.mark.parametrize("mode", ["thread", "inline", "auto"])
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ from .shim import Shim
 CALLERS = 30
 ANSWER_S = 1.0
 
-modes = pytest.mark.parametrize("mode", ["thread", "inline"])
+modes = pytest.mark.parametrize("mode", ["thread", "inline", "auto"])
 
 
 @asynccontextmanager

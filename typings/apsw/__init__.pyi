@@ -4,12 +4,14 @@ Its own annotations name `collections.abc.Buffer`, which Python has only since 3
 a parameter has a type; and its errors lack the attributes that they carry.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 Value: TypeAlias = int | float | str | bytes | None
 
+SQLITE_CHECKPOINT_PASSIVE: int
 SQLITE_IOERR_WRITE: int
+SQLITE_OK: int
 SQLITE_OPEN_CREATE: int
 SQLITE_OPEN_READONLY: int
 SQLITE_OPEN_READWRITE: int
@@ -55,6 +57,8 @@ class Connection:
     def execute(self, statements: str, bindings: Sequence[Value] | None = None) -> Cursor: ...
     def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Value]]) -> Cursor: ...
     def close(self, force: bool = False) -> None: ...
+    def set_wal_hook(self, callable: Callable[[Connection, str, int], int] | None) -> None: ...
+    def wal_checkpoint(self, dbname: str | None = None, mode: int = ...) -> tuple[int, int]: ...
 
 # A layer of one's own below SQLite, between it and the files.
 
