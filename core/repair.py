@@ -7,7 +7,8 @@ recorded stays and is not done again, except for the calls that are dropped.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from .batch import BATCH_BYTES
 from .run import WANTS_OWNER, RunColumns, RunRow, next_state

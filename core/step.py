@@ -6,9 +6,12 @@ that its key has and on how it may be repeated; `DECISIONS` is that table, and a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .model import Revision, StoreKey
 
@@ -45,8 +48,7 @@ class Pin:
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRow:
+class StepRow(Struct, frozen=True, kw_only=True, gc=False):
     """One durable call of a run. Instants are milliseconds of the ledger's clock.
 
     `kind` is what was called, `target` on what: a function's name, a store, an instant. `attempt` counts the executions

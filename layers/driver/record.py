@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn, final
 
+from msgspec import structs
+
 from ...core.batch import Batch, ChangeRun, Committed, Fenced, RunFence, Write, WriteStep
 from ...core.history import Asked, History, Refused
 from ...core.lease import leave
@@ -132,7 +134,7 @@ class RunRecord:
         if self.suspending:
             raise Suspended
         self._under_way[asyncio.current_task()] = key
-        self.races.begin(asked.row or replace(self.new(key, kind, target), status="started"))
+        self.races.begin(asked.row or structs.replace(self.new(key, kind, target), status="started"))
         if asked.decision in ("answer", "raise"):
             return asked  # its branch is blocked by `hand_over`
         if asked.decision == "cancel" and asked.row is not None:
@@ -201,7 +203,7 @@ class RunRecord:
         self.turn.assign(position)
         self.races.number(position)
         self._leave_line(row.key)
-        return replace(row, position=position, recorded_at_ms=self.clock.now_ms())
+        return structs.replace(row, position=position, recorded_at_ms=self.clock.now_ms())
 
     async def complete(self, row: StepRow, *writes: Write) -> None:
         """Record the completion of a call, together with `writes`, and hand it over in its turn."""
@@ -265,7 +267,7 @@ class RunRecord:
         self.races.check()
         self.cancellation.begin_timer()
         try:
-            await self.complete(replace(self.new(key, kind, target), status="cancelled"))
+            await self.complete(structs.replace(self.new(key, kind, target), status="cancelled"))
         finally:
             self.cancellation.reach()
         raise _cancellation(self.row.id)

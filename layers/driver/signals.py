@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter, defaultdict, deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, final
+
+from msgspec.structs import replace
 
 from ...core.batch import ReadSignal, Write, WriteStep
 from ...core.codec import Codec

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn, cast, final
+
+from msgspec.structs import replace
 
 from ...core.batch import WriteStep
 from ...core.codec import Codec, error_json, read_error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import final
+
+from msgspec.structs import replace
 
 from ...core.batch import Batch, Write, WriteStep
 from ...core.codec import error_json

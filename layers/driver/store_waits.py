@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Generic, TypeAlias, TypeVar, final
+
+from msgspec.structs import replace
 
 from ...core.batch import WriteStep
 from ...core.codec import Codec

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from stepwell.core.batch import (
     Batch,
     ChangeRun,
@@ -230,24 +232,24 @@ class LedgerRunsContract:
         assert await ledger.steps("run-2") == Success(())
 
     async def test_a_pin_may_name_a_store_that_is_not_there(self, ledger: Ledger) -> None:
-        step = replace(CHARGE, pin=Pin(ORDER, at(4)))
+        step = structs.replace(CHARGE, pin=Pin(ORDER, at(4)))
         await ledger.commit(start(RUN) + Batch(writes=(WriteStep(step),)))
         assert await ledger.steps("run-1") == Success((step,))
         assert await ledger.stores() == Success(())
 
     async def test_a_step_replaces_the_row_of_its_key(self, ledger: Ledger) -> None:
-        started = replace(CHARGE, status="started", attempt=1, at_ms=5, pin=Pin(ORDER, at(0)))
+        started = structs.replace(CHARGE, status="started", attempt=1, at_ms=5, pin=Pin(ORDER, at(0)))
         await ledger.commit(start(RUN) + Batch(writes=(WriteStep(started),)))
-        done = replace(CHARGE, status="done", attempt=1, position=1, value=b"1")
+        done = structs.replace(CHARGE, status="done", attempt=1, position=1, value=b"1")
         await ledger.commit(Batch(writes=(WriteStep(done),)))
         assert await ledger.steps("run-1") == Success((done,))
 
     async def test_steps_come_by_position_and_then_the_open_ones_by_key(self, ledger: Ledger) -> None:
         other = replace(RUN, id="run-2")
         rows = [
-            replace(CHARGE, key=key, position=position)
+            structs.replace(CHARGE, key=key, position=position)
             for key, position in (("a", 12), ("z", None), ("b", 2), ("y", None), ("c", 3))
         ]
-        writes = tuple(WriteStep(row) for row in (*rows, replace(CHARGE, run_id="run-2", key="a", position=1)))
+        writes = tuple(WriteStep(row) for row in (*rows, structs.replace(CHARGE, run_id="run-2", key="a", position=1)))
         await ledger.commit(start(RUN) + start(other) + Batch(writes=writes))
         assert [row.key for row in (await ledger.steps("run-1")).unwrap()] == ["b", "c", "a", "y", "z"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stepwell.core.history import STEPS, Asked, History, Refused
 from stepwell.core.step import Mode, StepRow, StepStatus, decide_step
