@@ -69,6 +69,7 @@ class _Settling:
         self._after = after
         self._written = written
         self._spots: dict[Path, _Spot] = {}
+        self._removed: set[Path] = set()
         self._coerced: list[Path] = []  # where validation changed what was written
         self._documents: list[Operation] = []
         self._values: list[Operation] = []
@@ -97,6 +98,7 @@ class _Settling:
                 self._splice(path, start, removed, values)
             case Remove(path=path):
                 _admit_length(self._place(path[:-1]), _at(self._after, path[:-1]))
+                self._removed.add(path)
                 self._values.append(operation)
                 self._documents.append(operation)
             case Order():
@@ -118,7 +120,7 @@ class _Settling:
     def _put(self, path: Path, value: object) -> None:
         place = self._place(path)
         found, json = self._admitted(place, value, path)
-        old = _at(self._before, path)
+        old = NO_PART if path in self._removed else _at(self._before, path)  # it may come again, at the end
         if old is NO_PART:
             self._admit_key(path)
         elif same(old, found):
