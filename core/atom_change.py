@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TypeVar
 
 from msgspec import Raw
-from pydantic_core import ValidationError
 
 from .incremental import Settled
 from .kind import ATOMS, stands_for
@@ -38,10 +37,10 @@ def settle_atom(root: Place, before: _T, after: object, path: Path) -> Settled[_
     if type(after) not in ATOMS or old is NO_PART or not above:
         return None
     unit = place.unit
-    json = unit.writer.to_json(after, by_alias=False, round_trip=True, warnings=False)
     try:
+        json = unit.writer.to_json(after, by_alias=False, round_trip=True, warnings=False)
         found: object = unit.reader.validate_json(json, by_alias=False, by_name=True)
-    except ValidationError:
+    except (ValueError, RecursionError):
         return None
     if not same(after, found) or (json == b"null" and after is not None):
         return None
