@@ -223,21 +223,21 @@ def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[
     before, revision = held.revision, _next(held)
     batch = _exactly_once(operation, held, PatchStore(key, revision, change.patch_json, change.changed_paths), revision)
     updated = updated_of(partial(schema.clone, change.state), before.version, revision)
-    return Planned(Success(updated), _after(held, schema, change), batch)
+    return Planned(Success(updated), _after(held, schema, change, revision), batch)
 
 
 def _next(held: Held) -> Revision:
     return Revision(held.revision.instance_id, held.revision.version + 1)
 
 
-def _after(held: Held, schema: StateSchema[_T], change: Change[_T]) -> Held:
-    """What is held once the change is committed."""
+def _after(held: Held, schema: StateSchema[_T], change: Change[_T], revision: Revision) -> Held:
+    """What is held once the change is committed as `revision`."""
     if change.patch_json == NOTHING:  # of the very state, whose document may still be another's
-        return Held(_next(held), held.size_bytes, held.log_rows + 1, held.log_bytes, held.stored, held.decoded)
+        return Held(revision, held.size_bytes, held.log_rows + 1, held.log_bytes, held.stored, held.decoded)
     size_bytes = held.size_bytes + len(change.patch_json) if change.json is None else len(change.json)
     log_bytes = held.log_bytes + len(change.patch_json)
     decoded: Decoded[_T] = Decoded(schema, change.state)
-    return Held(_next(held), size_bytes, held.log_rows + 1, log_bytes, None, decoded)
+    return Held(revision, size_bytes, held.log_rows + 1, log_bytes, None, decoded)
 
 
 def _answer_change(
@@ -310,7 +310,7 @@ class Take(Struct, Generic[_T, _R], frozen=True):
         revision = _next(held)
         write = PatchStore(key, revision, change.patch_json, change.changed_paths)
         batch = _exactly_once(self, held, write, revision, value)
-        return Planned(Success(Taken(selected, revision)), _after(held, schema, change), batch)
+        return Planned(Success(Taken(selected, revision)), _after(held, schema, change, revision), batch)
 
     def answer(
         self, receipt: Receipt, held: Held | None
