@@ -78,13 +78,6 @@ class Receipt(Struct, frozen=True, gc=False):
     value: bytes = b""
 
 
-class Commit(Struct, frozen=True, gc=False):
-    """One committed change of a store: the revision it made, and its patch as JSON."""
-
-    revision: Revision
-    patch: bytes
-
-
 class Form(Struct, frozen=True, gc=False):
     """The form of a store's type in which a document was written.
 
@@ -93,6 +86,17 @@ class Form(Struct, frozen=True, gc=False):
 
     version: int
     fingerprint: str
+
+
+class Commit(Struct, frozen=True, gc=False):
+    """One committed change of a store: the revision it made, and its patch as JSON.
+
+    `form` is the form of the document from this revision on; None is that of the revision before it.
+    """
+
+    revision: Revision
+    patch: bytes
+    form: Form | None = None
 
 
 class Document(Struct, frozen=True, gc=False):
