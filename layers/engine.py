@@ -236,17 +236,21 @@ class LedgerEngine:
         attempt = 1
         while True:
             with self._listeners.listening(id) as sign:
-                found = await self._interventions.row(id)
-                if isinstance(found, Failure):
-                    return found
-                row = found.unwrap()
-                if row.ended:
-                    return _ending(row)
+                if attempt > 1 or timeout_ms is not None or not self._drives(id):
+                    found = await self._interventions.row(id)
+                    if isinstance(found, Failure):
+                        return found
+                    row = found.unwrap()
+                    if row.ended:
+                        return _ending(row)
                 pause_ms = self._poll.pause_ms(attempt)
                 left_ms = pause_ms if timeout_ms is None else began_ms + timeout_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     return Failure(TimedOut(timeout_ms or 0))
-                attempt = 1 if await self._listeners.wait(sign, min(left_ms, pause_ms)) else attempt + 1
+                signed = await self._listeners.wait(sign, min(left_ms, pause_ms))
+                if signed and (ended := sign.result()) is not None:
+                    return _ending(ended)
+                attempt = 1 if signed else attempt + 1
 
     # --- intervening ------------------------------------------------------------
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
+
+from msgspec import Struct
 
 from ..core.codec import Codec
 from ..core.model import (
@@ -36,8 +37,7 @@ _R_co = TypeVar("_R_co", covariant=True)
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class StepCall:
+class StepCall(Struct, frozen=True):
     """A step as a driver executes it: the function with its arguments bound, and how its result is kept."""
 
     key: str

@@ -60,6 +60,8 @@ class Cancellation:
     @property
     def may_reach(self) -> bool:
         """Whether the branch that asks has not met it yet."""
+        if not (self._reached or self._lost):
+            return not self._shielded
         branch = asyncio.current_task()
         return not (self._shielded or branch in self._reached or branch in self._lost)
 

@@ -37,14 +37,14 @@ class CatchUp:
         self._under_way: set[asyncio.Task[Any]] = set()
         turn.on_quiet = self._look
 
-    def began(self) -> None:
-        """The branch that calls makes a new call now."""
-        if (branch := asyncio.current_task()) is not None:
+    def began(self, branch: asyncio.Task[Any] | None) -> None:
+        """The branch makes a new call now."""
+        if branch is not None:
             self._under_way.add(branch)
 
-    def ended(self) -> None:
-        """The call of the branch that calls is over."""
-        if (branch := asyncio.current_task()) is not None:
+    def ended(self, branch: asyncio.Task[Any] | None) -> None:
+        """Its call is over."""
+        if branch is not None:
             self._under_way.discard(branch)
 
     @property

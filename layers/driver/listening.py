@@ -1,7 +1,7 @@
 """Who in this engine waits for the end of a run.
 
-The drivers of this engine tell of theirs. For the ends that others bring about, whoever waits looks again when the
-ledger has news, all at once and not too often, and after growing pauses where news may be missed.
+The drivers of this engine tell of theirs, with what was recorded. For the ends that others bring about, whoever waits
+looks again when the ledger has news, all at once and not too often, and after growing pauses where news may be missed.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
+from ...core.run import RunRow
 from ...services.clock import Clock
 from ...services.ledger import Ledger, News
 
 __all__ = ["ResultListeners"]
+
+Sign: TypeAlias = asyncio.Future[RunRow | None]
 
 LEAST_MS: Final = 10
 """How often at most all who wait look again."""
@@ -25,7 +28,7 @@ LOOKS_PER_MS: Final = 4
 
 @final
 class ResultListeners:
-    """A sign for everybody who waits for the end of a run; a sign says to look at its row.
+    """A sign for everybody who waits for the end of a run: its row if that is known, otherwise to look at it.
 
     `drives` says whether a driver of this engine has the run, and will tell of its end.
     """
@@ -35,7 +38,7 @@ class ResultListeners:
     def __init__(self, ledger: Ledger, clock: Clock, drives: Callable[[str], bool]) -> None:
         self._clock = clock
         self._drives = drives
-        self._by_run: dict[str, list[asyncio.Future[None]]] = {}
+        self._by_run: dict[str, list[Sign]] = {}
         self._looked_at_ms = 0
         self._again: asyncio.Task[None] | None = None
         self._stop = ledger.subscribe(self._hear)
@@ -47,9 +50,9 @@ class ResultListeners:
             _ = self._again.cancel()
 
     @contextmanager
-    def listening(self, run_id: str) -> Generator[asyncio.Future[None]]:
+    def listening(self, run_id: str) -> Generator[Sign]:
         """A sign that the run may have ended since the block began; look at its row inside of the block."""
-        sign: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sign: Sign = asyncio.get_running_loop().create_future()
         self._by_run.setdefault(run_id, []).append(sign)
         try:
             yield sign
@@ -60,13 +63,13 @@ class ResultListeners:
             if not listeners:
                 _ = self._by_run.pop(run_id, None)
 
-    def tell(self, run_id: str) -> None:
-        """A driver is done with the run."""
+    def tell(self, run_id: str, ended: RunRow | None = None) -> None:
+        """A driver is done with the run; `ended` is its row, if it has ended."""
         for sign in self._by_run.pop(run_id, ()):
             if not sign.done():
-                sign.set_result(None)
+                sign.set_result(ended)
 
-    async def wait(self, sign: asyncio.Future[None], most_ms: int) -> bool:
+    async def wait(self, sign: Sign, most_ms: int) -> bool:
         """Return at the sign, or after so many milliseconds; whether it was the sign."""
         timer = asyncio.get_running_loop().create_task(self._clock.sleep_until_ms(self._clock.now_ms() + most_ms))
         try:

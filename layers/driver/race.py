@@ -79,34 +79,36 @@ class Races:
 
     # --- durable calls --------------------------------------------------------
 
-    def begin(self, row: StepRow) -> None:
-        """The branch that calls makes a durable call, which this row has or would have."""
-        self._calls[asyncio.current_task()] = _Call(row, is_kept=row.status == "lost")
-        if asyncio.current_task() in self.turn.losing:
+    def begin(self, branch: Branch | None, row: StepRow) -> None:
+        """The branch makes a durable call, which this row has or would have."""
+        self._calls[branch] = _Call(row, is_kept=row.status == "lost")
+        if branch in self.turn.losing:
             self._change()
 
-    def number(self, position: int) -> None:
-        """What it comes to is about to be recorded at this position."""
-        if (call := self._calls.get(asyncio.current_task())) is not None:
+    def number(self, branch: Branch | None, position: int) -> None:
+        """What its call comes to is about to be recorded at this position."""
+        if (call := self._calls.get(branch)) is not None:
             call.position = position
 
-    def keep(self) -> None:
-        """What it came to is recorded."""
-        if (call := self._calls.get(asyncio.current_task())) is not None:
+    def keep(self, branch: Branch | None) -> None:
+        """What its call came to is recorded."""
+        if (call := self._calls.get(branch)) is not None:
             call.is_kept = True
 
-    def end(self) -> None:
-        """It is over."""
-        _ = self._calls.pop(asyncio.current_task(), None)
+    def end(self, branch: Branch | None) -> None:
+        """Its call is over."""
+        _ = self._calls.pop(branch, None)
 
     def check(self) -> None:
         """Raise Lost if the branch that calls has lost: it is to begin and to record nothing more."""
-        if asyncio.current_task() in self.turn.losing:
+        if self.turn.losing and asyncio.current_task() in self.turn.losing:
             raise Lost
 
     @property
     def may_lose(self) -> bool:
         """Whether the branch that calls is in a race that is not decided, or has lost one."""
+        if not (self._group_of or self.turn.losing):
+            return False
         branch = asyncio.current_task()
         if branch in self.turn.losing:
             return True

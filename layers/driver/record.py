@@ -49,6 +49,7 @@ class RunRecord:
     def __init__(self, row: RunRow, rows: tuple[StepRow, ...], tools: Tools) -> None:
         clock = tools.clock
         self.row = row
+        self.fence = RunFence(row.id, row.fence)
         self.history = History(rows)
         self.turn = Turnstile()
         self.catch_up = CatchUp(self.history, self.turn)
@@ -133,8 +134,9 @@ class RunRecord:
         """`begin` for a key that was asked for before."""
         if self.suspending:
             raise Suspended
-        self._under_way[asyncio.current_task()] = key
-        self.races.begin(asked.row or structs.replace(self.new(key, kind, target), status="started"))
+        branch = asyncio.current_task()
+        self._under_way[branch] = key
+        self.races.begin(branch, asked.row or structs.replace(self.new(key, kind, target), status="started"))
         if asked.decision in ("answer", "raise"):
             return asked  # its branch is blocked by `hand_over`
         if asked.decision == "cancel" and asked.row is not None:
@@ -152,7 +154,7 @@ class RunRecord:
         if self.cancellation.requested and self.cancellation.may_reach:
             await self.complete_cancelled(key, kind, target)
         if asked.row is None:
-            await self._admit(key, kind, target)
+            await self._admit(branch, key, kind, target)
         return asked
 
     async def _lose(self, key: str) -> NoReturn:
@@ -162,7 +164,7 @@ class RunRecord:
         _ = await self.waits.first(None, None, cancellable=False)
         raise Suspended
 
-    async def _admit(self, key: str, kind: str, target: str) -> None:
+    async def _admit(self, branch: asyncio.Task[Any] | None, key: str, kind: str, target: str) -> None:
         """Hold a new call back as long as it may be a recorded one under another key; if it is, stop the run."""
         history, catch_up, patient = self.history, self.catch_up, True
         while history.has_like(kind, target) and not history.was_dropped(key):
@@ -176,7 +178,7 @@ class RunRecord:
             if reason == "cancel":
                 await self.complete_cancelled(key, kind, target)
             patient = reason != "time" or catch_up.has_new
-        self.catch_up.began()
+        self.catch_up.began(branch)
 
     def _refuse(self, refused: Refused, key: str) -> NoReturn:
         match refused.reason:
@@ -201,7 +203,7 @@ class RunRecord:
         """The row under the next position; no later result is handed over before it."""
         position = self.history.take_position()
         self.turn.assign(position)
-        self.races.number(position)
+        self.races.number(asyncio.current_task(), position)
         self._leave_line(row.key)
         return structs.replace(row, position=position, recorded_at_ms=self.clock.now_ms())
 
@@ -243,7 +245,7 @@ class RunRecord:
 
     async def _forget(self, key: str) -> None:
         """The call is over: let waiters know that are not removed in its batch."""
-        store = self.open_waiters.pop(key, None)
+        store = self.open_waiters.pop(key, None) if self.open_waiters else None
         if store is not None and self._tools.joinable_waiters is None:
             _ = await self._tools.waiters.cancel(store, StepId(self.row.id, key))
 
@@ -252,15 +254,16 @@ class RunRecord:
         await self._pass(self.turn.block_and_pass(_position(row)))
 
     async def _pass(self, turn: Awaitable[None]) -> None:
-        self.races.keep()
+        branch = asyncio.current_task()
+        self.races.keep(branch)
         try:
             await turn
         finally:
-            self.catch_up.ended()
+            self.catch_up.ended(branch)
         if self.suspending:
             raise Suspended
-        self.races.end()
-        del self._under_way[asyncio.current_task()]
+        self.races.end(branch)
+        del self._under_way[branch]
 
     async def complete_cancelled(self, key: str, kind: str, target: str) -> NoReturn:
         """Cancellation reaches the workflow in this call; that it was here is recorded."""
@@ -336,12 +339,13 @@ class RunRecord:
 
     async def give_way(self) -> NoReturn:
         """The branch that calls has lost a race in a durable call: it goes on in its turn, by being cancelled."""
-        key = self._under_way.get(asyncio.current_task(), "")
+        branch = asyncio.current_task()
+        key = self._under_way.get(branch, "")
         self.waits.done(key)
         self._leave_line(key)
         await self.races.stand()
-        self.catch_up.ended()
-        _ = self._under_way.pop(asyncio.current_task(), None)
+        self.catch_up.ended(branch)
+        _ = self._under_way.pop(branch, None)
         raise asyncio.CancelledError(f"another branch of run.race came first, and {key!r} was lost") from None
 
     async def show(self) -> None:
@@ -362,19 +366,18 @@ class RunRecord:
 
     # --- commits --------------------------------------------------------------
 
-    @property
-    def fence(self) -> RunFence:
-        return RunFence(self.row.id, self.row.fence)
-
     async def commit(self, *writes: Write) -> tuple[Registered, ...]:
         """Write under the run's fence, however often it takes; the waiters that were registered.
 
         Raises Suspended once the run is lost, or set aside.
         """
-        pauses = Pauses()
         batch = Batch((self.fence,), writes)
-        while isinstance(verdict := await self._tools.ledger.commit(batch), Failure):
-            _ = await self.try_again(verdict.failure(), pauses, losable=False)
+        verdict = await self._tools.ledger.commit(batch)
+        if not isinstance(verdict, Success):
+            pauses = Pauses()
+            while isinstance(verdict, Failure):
+                _ = await self.try_again(verdict.failure(), pauses, losable=False)
+                verdict = await self._tools.ledger.commit(batch)
         committed = verdict.unwrap()
         return committed.registered if isinstance(committed, Committed) else ()
 
@@ -432,7 +435,9 @@ class RunRecord:
         while isinstance(left := await self._waiters_left(), Failure):
             _ = await self.try_again(left.failure(), pauses)
         removals = self._removals(left.unwrap())
-        _ = await self.commit(*removals, self._leave(event, {"outcome": outcome, "problem": problem}))
+        last = self._leave(event, {"outcome": outcome, "problem": problem})
+        _ = await self.commit(*removals, last)
+        self.row = replace(self.row, **last.columns)
         await self._forget_all(left.unwrap())
 
     def _leave(self, event: RunEvent, columns: RunColumns) -> ChangeRun:

@@ -73,6 +73,11 @@ class RunDriver:
         """Let the run look again at what it waits for."""
         self._record.waits.wake()
 
+    @property
+    def ended(self) -> RunRow | None:
+        """The run's row, once it has ended."""
+        return self._record.row if self._record.row.ended else None
+
     async def drive(self) -> bool:
         """Execute the run to one of its four ends. False: the ledger did not take it back, so it may still be ours.
 

@@ -87,7 +87,8 @@ class DrivenSteps:
 
     async def _execute(self, call: StepCall, row: StepRow) -> object:
         while True:
-            await self._be_due(row)
+            if row.status == "retrying":
+                await self._be_due(row)
             if not call.is_async:
                 await self._take_thread(row)
             try:
@@ -107,7 +108,7 @@ class DrivenSteps:
 
     async def _be_due(self, row: StepRow) -> None:
         """Wait until the next attempt is due."""
-        if row.status == "retrying" and row.at_ms is not None:
+        if row.at_ms is not None:
             text = f"attempt {row.attempt + 1} of step {row.key!r}"
             if not await self._record.reached(row, row.at_ms, text):
                 await self._record.complete_cancelled(row.key, row.kind, row.target)

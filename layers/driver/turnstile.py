@@ -139,13 +139,14 @@ class Turnstile:
         """
         if self._open:
             return
-        branch = asyncio.current_task()
-        if branch in self.losing:
+        branch = None
+        if self.losing and (branch := asyncio.current_task()) in self.losing:
             self.forget(position)
             raise Lost
         if self._running == 0 and not self._waiting and self._may_pass(position):
             self._let(position)
             return
+        branch = branch or asyncio.current_task()
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (position, turn))
         self._passing[branch] = (position, turn)

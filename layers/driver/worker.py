@@ -43,14 +43,17 @@ program that ends must end, also where its clock stands still."""
 
 @final
 class Worker:
-    """Drives runs of `workflows` as `owner`. `on_end` is called whenever a driver is done with a run."""
+    """Drives runs of `workflows` as `owner`.
+
+    `on_end` is called whenever a driver is done with a run, with the run's row if it has ended.
+    """
 
     def __init__(
         self,
         tools: Tools,
         owner: str,
         workflows: Mapping[str, AnyWorkflow],
-        on_end: Callable[[str], None],
+        on_end: Callable[[str, RunRow | None], None],
         poll: PollPolicy,
     ) -> None:
         self._tools = tools
@@ -130,8 +133,8 @@ class Worker:
         _ = await asyncio.gather(*self._beside, return_exceptions=True)
 
     def _ended(self, run_id: str, task: asyncio.Task[bool]) -> None:
-        del self._drivers[run_id]
-        self._on_end(run_id)
+        driver, _ = self._drivers.pop(run_id)
+        self._on_end(run_id, driver.ended)
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
@@ -215,7 +218,7 @@ class Worker:
             case Failure():
                 return False
         if columns.get("owner") is None:  # it has lost too many owners, and is stuck now
-            self._on_end(row.id)
+            self._on_end(row.id, None)
         else:  # a cancellation that came between is found by the next look
             self.drive(replace(row, **columns), rows)
         return True

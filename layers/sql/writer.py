@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, TypeAlias, final
 
 from ...core.batch import Committed
@@ -293,8 +295,8 @@ def _write_rows(connection: Connection, rows: Rows, reached: OnPoint) -> None:
         connection.run_many(INSERT_RECEIPT, rows.receipts)
         reached(CommitPoint.AFTER_RECEIPTS)
     if rows.runs:
-        for sql, values in rows.runs:
-            connection.run(sql, *values)
+        for sql, changes in groupby(rows.runs, key=itemgetter(0)):  # in their order
+            connection.run_many(sql, [values for _, values in changes])
         reached(CommitPoint.AFTER_RUNS)
     if rows.steps:
         connection.run_many(UPSERT_STEP, rows.steps)
