@@ -30,7 +30,8 @@ from .drafts import dicts, lists, read_records, read_sets, read_views, record_fa
 from .drafts.faces import child_of, node_of
 from .drafts.intake import plain
 from .drafts.node import Context, DraftEnded, Root
-from .drafts.reads import Reads, view_of
+from .drafts.read_marks import Reads, first_reads
+from .drafts.reads import view_of
 from .drafts.results import Selected, detach_error, detached
 from .kind import ATOMS, stands_for
 from .model import Paths, Replace
@@ -123,7 +124,7 @@ def track_reads(state: _T, selector: Callable[[_T], _R]) -> tuple[_R, Paths]:
     What it raises is passed on. A TypeError for a selector that changes the state, is async or a generator, or gives an
     iterator. One that reads nothing has read the root. Whatever it returns a part of has been read as a whole there.
     """
-    reads = Reads()
+    reads = first_reads()
     try:
         view = state if type(state) in ATOMS else stands_for(state, view_of(state, reads, None, None))
         found = selector(view)
@@ -136,7 +137,7 @@ def track_reads(state: _T, selector: Callable[[_T], _R]) -> tuple[_R, Paths]:
         detach_error(error)
         raise
     finally:
-        reads.end()
+        reads.extent.end()
 
 
 def _paths(reads: Reads, selected: Selected) -> Paths:
@@ -155,7 +156,7 @@ def take(
     within a list, dict, tuple or set that it made. What the claim returns is ignored, but it must be an ordinary
     function. `key_types` are the types of keys that the type of the state declares.
     """
-    reads, context = Reads(), Context(key_types)
+    reads, context = first_reads(), Context(key_types)
     root = Root(state, None, None, context)
     try:
         draft: _T = stands_for(state, state if type(state) in ATOMS else child_of(root, None, state))
@@ -170,7 +171,7 @@ def take(
             detach_error(error)
             raise
         finally:
-            reads.end()
+            reads.extent.end()
         _admitted("claim", claim, claim(draft, chosen))
         result = stands_for(found, detached(chosen))
         return Took(result, read_paths, Drafted(stands_for(state, root.value()), root.changed_paths()))

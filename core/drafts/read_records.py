@@ -23,13 +23,13 @@ from .reads import (
     PLACES,
     Form,
     Place,
+    inner_view,
     made_view,
     part,
     place_of,
     read_whole,
     refuse_change,
     same_place,
-    view_of,
 )
 from .record_faces import MODEL_CALLS, cached_of, subclass_of
 from .results import present
@@ -114,10 +114,11 @@ def _cached(name: str, func: Callable[[object], object]) -> Callable[[RecordView
         raw, reads, *_ = view.__stepwell_place__
         if reads.shared:  # which is that of other views as well
             return func(view)
-        cached = reads.cached
+        extent = reads.extent
+        cached = extent.cached
         if cached is None:
-            cached = reads.cached = {}
-        key = (id(raw), name)  # a RootModel and the model in it have one record
+            cached = extent.cached = {}
+        key = (id(reads), id(raw), name)  # a RootModel and the model in it have one record
         if key not in cached:
             cached[key] = func(view)
         return cached[key]
@@ -155,14 +156,23 @@ def _getter(name: str) -> Callable[[RecordView], object]:
         except KeyError:
             reads.add(name)
             raise AttributeError(f"{type(place[0]).__name__!r} object has no attribute {name!r}") from None
-        if type(value) in ATOMS:
-            keys = reads.keys
-            if name not in keys:
-                keys[name] = None
+        if reads.first is name and reads.atom is type(value):  # as in each step of a scan
             return value
-        kids = reads.kids
-        kid = kids.get(name) if kids else None
-        return view_of(value, reads.kid(name) if kid is None else kid, place, name)
+        if type(value) in ATOMS:
+            first, parts = reads.first, reads.parts
+            if first is None:
+                reads.first, reads.atom = name, type(value)
+            elif first == name:
+                if reads.kid is not None:
+                    reads.add(name)
+            elif parts is None:
+                reads.parts = {name: None}
+            elif name not in parts:
+                parts[name] = None
+            elif parts[name] is not None:
+                reads.add(name)
+            return value
+        return inner_view(place, name, name, value)
 
     return get
 

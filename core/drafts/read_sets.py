@@ -6,17 +6,18 @@ from collections.abc import Iterable, Iterator, MutableSet
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
-from ..kind import ATOMS, Kind, acts_as_set, is_set, left_set
+from ..kind import ATOMS, Kind, acts_as_set, left_set
 from ..value import clone
 from .faces import is_fixed
+from .read_scans import chunks
 from .read_views import ContainerView, passes_for_kind
-from .reads import chunks, refuse_change
+from .reads import refuse_change
 
 __all__ = ["SetView"]
 
 
 @passes_for_kind(set, Kind.SET, MutableSet)
-class SetView(ContainerView):
+class SetView(ContainerView[set[object]]):
     """A set, as a selector sees it. It is read as a whole: it changes as a whole."""
 
     __slots__ = ()
@@ -24,7 +25,6 @@ class SetView(ContainerView):
     def _read(self) -> set[object]:
         raw, reads, *_ = self._place
         reads.whole = True
-        assert is_set(raw)
         return raw
 
     def _all(self) -> set[object]:

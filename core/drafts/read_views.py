@@ -26,15 +26,15 @@ from itertools import chain, starmap
 from operator import itemgetter
 from typing import ClassVar, Final, SupportsIndex, TypeVar
 
-from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_dict, is_list, is_text
+from ..kind import ATOMS, Kind, acts_as_dict, acts_as_list, is_text
 from .dumping import SERIALIZER, writes_as
+from .read_scans import chunks, elements
 from .reads import (
     FIND_VIEW,
     PLACES,
     Place,
     View,
-    chunks,
-    elements,
+    inner_view,
     part,
     place_of,
     read_whole,
@@ -45,13 +45,14 @@ from .results import present
 
 __all__ = ["ContainerView", "DictView", "ListView", "passes_for_kind"]
 
-_V = TypeVar("_V", bound=View)
+_V = TypeVar("_V", bound=View[object])
+_R_co = TypeVar("_R_co", covariant=True)
 
 _VALUE: Final = itemgetter(1)
 _NEW: Final = "__new__"
 
 
-class ContainerView(View):
+class ContainerView(View[_R_co]):
     """What views of containers share beyond that."""
 
     __slots__ = ()
@@ -114,23 +115,27 @@ def passes_for_kind(type_: type[object], kind: Kind, protocol: object) -> Callab
 
 
 @passes_for_kind(list, Kind.LIST, MutableSequence)
-class ListView(ContainerView):
+class ListView(ContainerView[list[object]]):
     """A list, as a selector sees it."""
 
     __slots__ = ()
 
     @property
     def _raw(self) -> list[object]:
-        raw = self._place[0]
-        assert is_list(raw)
-        return raw
+        return self._place[0]
 
     def __getitem__(self, index: SupportsIndex | slice) -> object:
         place = self._place
-        raw, reads = place[0], place[1]
-        assert is_list(raw)
+        raw = place[0]
+        if type(index) is int and 0 <= index < len(raw):  # the usual case
+            value = raw[index]
+            if type(value) in ATOMS:
+                place[1].add(index)
+                return value
+            return inner_view(place, index, index, value)
         if isinstance(index, slice):
             return self._slice(index)
+        reads = place[1]
         at = index if type(index) is int else int(operator.index(index))
         if at < 0:
             reads.shape = True  # which element it is depends on the length
@@ -158,8 +163,9 @@ class ListView(ContainerView):
         return chain.from_iterable(map(_VALUE, backwards))
 
     def __len__(self) -> int:
-        self._place[1].shape = True
-        return len(self._raw)
+        place = self._place
+        place[1].shape = True
+        return len(place[0])
 
     def __contains__(self, value: object) -> bool:
         return any(item is value or item == value for item in self)
@@ -222,21 +228,18 @@ _ABSENT: Final = object()
 
 
 @passes_for_kind(dict, Kind.DICT, MutableMapping)
-class DictView(ContainerView):
+class DictView(ContainerView[dict[object, object]]):
     """A dict, as a selector sees it; its keys, values and items are live views as well."""
 
     __slots__ = ()
 
     @property
     def _raw(self) -> dict[object, object]:
-        raw = self._place[0]
-        assert is_dict(raw)
-        return raw
+        return self._place[0]
 
     def _find(self, key: object) -> object:
         place = self._place
         raw = place[0]
-        assert is_dict(raw)
         if is_text(key):
             key = str.__str__(key)
         value = raw.get(key, _ABSENT)
@@ -253,15 +256,13 @@ class DictView(ContainerView):
 
     def __getitem__(self, key: object) -> object:
         place = self._place
-        held = place[0]
-        assert is_dict(held)
-        if type(key) is str and key in held:  # the usual case
-            value = held[key]
+        raw = place[0]
+        if type(key) is str and key in raw:  # the usual case
+            value = raw[key]
             if type(value) in ATOMS:
-                if key not in place[1].keys:
-                    place[1].add(key)
+                place[1].add(key)
                 return value
-            return part(place, key, key, value)
+            return inner_view(place, key, key, value)
         value = self._find(key)
         if value is _ABSENT:
             raise KeyError(key)
@@ -275,8 +276,9 @@ class DictView(ContainerView):
         return self._find(key) is not _ABSENT
 
     def __len__(self) -> int:
-        self._place[1].shape = True
-        return len(self._raw)
+        place = self._place
+        place[1].shape = True
+        return len(place[0])
 
     def __iter__(self) -> Iterator[object]:
         reads = self._place[1]

@@ -835,6 +835,31 @@ def test_rare_reads_of_many_elements_fold_as_well() -> None:
     assert set(few) == {("items", SHAPE), ("items", EACH, "id"), ("items", 3, "status"), ("items", 9, "status")}
 
 
+class Mixed(BaseModel):
+    id: int = 0
+    x: int | Owner = 0
+
+
+@pytest.mark.parametrize("apart", [64, 70])
+def test_a_part_that_is_an_atom_in_one_element_and_a_record_in_another_is_read_as_a_whole(apart: int) -> None:
+    records = [at < apart or at > 80 for at in range(200)]  # and so in each of the 64 that are told apart
+    models = [Mixed(id=at, x=Owner() if is_record else at) for at, is_record in enumerate(records)]
+    plain = [{"id": at, "x": {"name": "ann"} if is_record else at} for at, is_record in enumerate(records)]
+
+    def by_name(item: Any) -> bool:
+        return (item.x if isinstance(item.x, int) else item.x.name) == "x"
+
+    def by_key(item: Any) -> bool:
+        return (item["x"] if isinstance(item["x"], int) else item["x"]["name"]) == "x"
+
+    only = {("items", EACH, "x"), ("items", SHAPE)}
+    assert read_by(lambda s: any(by_name(i) for i in s["items"]), {"items": models}) == only
+    assert read_by(lambda s: any(by_key(i) for i in s["items"]), {"items": plain}) == only
+    both = {*only, ("items", EACH, "id")}
+    assert read_by(lambda s: any(i.id < 0 or by_name(i) for i in s["items"]), {"items": models}) == both
+    assert read_by(lambda s: any(i["id"] < 0 or by_key(i) for i in s["items"]), {"items": plain}) == both
+
+
 def test_a_scan_of_100_000_elements_takes_less_than_a_megabyte() -> None:
     state = {"items": [{"id": at, "done": False} for at in range(100_000)]}
     gc.collect()
