@@ -35,6 +35,11 @@ class Change(Struct, Generic[_T_co], frozen=True):
     changed_paths: Paths
     json: bytes | None = None
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing was changed: not even a document that another form of the type has written."""
+        return self.json is None and self.patch_json == NOTHING
+
 
 class Claimed(Struct, Generic[_T_co, _R_co], frozen=True):
     """What a selector found, as the claim left it and shared with nobody, and the change that the claim made."""

@@ -8,7 +8,7 @@ from typing import final
 
 import msgspec
 
-from .batch import Document
+from .batch import Commit, Document
 from .held import Held
 from .model import Revision, StoreKey, Unavailable
 from .outcome import Failure, Outcome, Success
@@ -50,10 +50,12 @@ def read_document(key: StoreKey, document: Document) -> Outcome[bytes, Damaged]:
     return Success(document.base)
 
 
-def caught_up(key: StoreKey, revision: Revision, held: Held, patches: Sequence[bytes]) -> Outcome[Held | None, Damaged]:
-    """What is held at `revision`, to which the patches lead; None if only the whole document can tell."""
+def caught_up(key: StoreKey, held: Held, commits: Sequence[Commit]) -> Outcome[Held | None, Damaged]:
+    """What is held after the commits, of which there is one; None if only the whole document can tell."""
+    revision = commits[-1].revision
+    form = next((commit.form for commit in reversed(commits) if commit.form is not None), None)
     try:
-        return Success(held.advanced(revision, patches))
+        return Success(held.advanced(revision, [commit.patch for commit in commits], form))
     except Exception as error:
         return Failure(_led_astray(key, revision, error))
 

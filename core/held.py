@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeGuard, TypeVar
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
+from .batch import Form
 from .model import InvalidState, Issue, Revision, Snapshot, StoreKey, snapshot_of
 from .outcome import Failure, Outcome, Success
 from .patch import decode, replay_json
@@ -50,7 +51,7 @@ class Held(Struct, frozen=True):
     `size_bytes` is the length of the document, or more: it grows by each patch, until the document is written again.
     `log_rows` and `log_bytes` say how many patches, and how long together, lead to the state from the base before it.
     `stored` is the document as it was read, until the first change; `decoded` is what the schema that read it last made
-    of it, and is never changed.
+    of it, and is never changed. `form` is that of the document; None if it was written before forms were kept.
     """
 
     revision: Revision
@@ -59,12 +60,13 @@ class Held(Struct, frozen=True):
     log_bytes: int = 0
     stored: bytes | None = None
     decoded: Decoded[object] | None = None
+    form: Form | None = None
 
     def read(self, schema: StateSchema[_T]) -> Outcome[_T, tuple[Issue, ...]]:
         """The state, to be looked at and never changed; or why its type no longer accepts it."""
         if self.decoded is not None and _is_by(self.decoded, schema):
             return Success(self.decoded.state)
-        decoded = schema.decode(self.document())
+        decoded = schema.decode_from(self.document(), self.form)
         if isinstance(decoded, Success):
             force_setattr(self, "stored", self.document())
             force_setattr(self, "decoded", Decoded(schema, decoded.unwrap()))
@@ -83,10 +85,11 @@ class Held(Struct, frozen=True):
             return iter([self.document()])
         return self.decoded.slices()
 
-    def advanced(self, revision: Revision, patches: Sequence[bytes]) -> Held | None:
+    def advanced(self, revision: Revision, patches: Sequence[bytes], form: Form | None = None) -> Held | None:
         """What is held after patches that others committed; None if only the whole document can tell.
 
-        A garbled patch may name anything, and so meet any error on its way, which is passed on.
+        `form` is that of the document to which they lead; None if it is what it was. A garbled patch may name anything, and
+        so meet any error on its way, which is passed on.
         """
         patch_bytes = sum(map(len, patches))
         rows, log_bytes, size_bytes = (
@@ -94,13 +97,14 @@ class Held(Struct, frozen=True):
             self.log_bytes + patch_bytes,
             self.size_bytes + patch_bytes,
         )
-        if self.decoded is not None and self.stored is None:
+        form = form or self.form
+        if self.decoded is not None and self.stored is None and form == self.form:
             decoded = _advanced(self.decoded, patches)
             if decoded is None:
                 return None
-            return Held(revision, size_bytes, rows, log_bytes, None, decoded)
+            return Held(revision, size_bytes, rows, log_bytes, None, decoded, form)
         json = replay_json(self.document(), patches)
-        return Held(revision, len(json), rows, log_bytes, json)
+        return Held(revision, len(json), rows, log_bytes, json, None, form)
 
     def measured(self) -> Held:
         """The same with the exact size of its document."""

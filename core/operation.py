@@ -29,7 +29,7 @@ from .batch import (
     Write,
     WriteReceipt,
 )
-from .change import NOTHING, Change, Miss, decide_change, decide_take
+from .change import Change, Miss, decide_change, decide_take
 from .codec import result_codec
 from .held import Decoded, Held, read_snapshot
 from .model import (
@@ -156,9 +156,9 @@ class Create(Struct, Generic[_T], frozen=True):
             return Planned(Failure(InvalidState(self.key, valid.failure())), None)
         state, json = valid.unwrap().state, valid.unwrap().json
         revision = Revision(self.instance_id, 0)
-        batch = Batch((StoreAbsent(self.key, revision),), (CreateStore(self.key, revision, json),))
+        batch = Batch((StoreAbsent(self.key, revision),), (CreateStore(self.key, revision, json, self.schema.form),))
         decoded: Decoded[_T] = Decoded(self.schema, state)
-        made = Held(revision, len(json), decoded=decoded)
+        made = Held(revision, len(json), decoded=decoded, form=self.schema.form)
         return Planned(read_snapshot(self.key, self.schema, made), made, batch)
 
     def answer(self, receipt: Receipt, held: Held | None) -> Never:
@@ -221,7 +221,7 @@ def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[
         return Planned(Failure(InvalidState(key, changed.failure())), held)
     change: Change[_T] = changed.unwrap()
     before, revision = held.revision, _next(held)
-    batch = _exactly_once(operation, held, PatchStore(key, revision, change.patch_json, change.changed_paths), revision)
+    batch = _exactly_once(operation, held, _patch(key, held, schema, change, revision), revision)
     updated = updated_of(partial(schema.clone, change.state), before.version, revision)
     return Planned(Success(updated), _after(held, schema, change, revision), batch)
 
@@ -230,14 +230,20 @@ def _next(held: Held) -> Revision:
     return Revision(held.revision.instance_id, held.revision.version + 1)
 
 
+def _patch(key: StoreKey, held: Held, schema: StateSchema[_T], change: Change[_T], revision: Revision) -> PatchStore:
+    """The write of a change; it names the form of the document only where that becomes another."""
+    form = None if change.is_nothing or held.form == schema.form else schema.form
+    return PatchStore(key, revision, change.patch_json, change.changed_paths, form)
+
+
 def _after(held: Held, schema: StateSchema[_T], change: Change[_T], revision: Revision) -> Held:
     """What is held once the change is committed as `revision`."""
-    if change.patch_json == NOTHING:  # of the very state, whose document may still be another's
-        return Held(revision, held.size_bytes, held.log_rows + 1, held.log_bytes, held.stored, held.decoded)
+    if change.is_nothing:  # of the very state, whose document may still be another's
+        return Held(revision, held.size_bytes, held.log_rows + 1, held.log_bytes, held.stored, held.decoded, held.form)
     size_bytes = held.size_bytes + len(change.patch_json) if change.json is None else len(change.json)
     log_bytes = held.log_bytes + len(change.patch_json)
     decoded: Decoded[_T] = Decoded(schema, change.state)
-    return Held(revision, size_bytes, held.log_rows + 1, log_bytes, None, decoded)
+    return Held(revision, size_bytes, held.log_rows + 1, log_bytes, None, decoded, schema.form)
 
 
 def _answer_change(
@@ -308,8 +314,7 @@ class Take(Struct, Generic[_T, _R], frozen=True):
                 return Planned(Failure(TooLarge(_what(self.step), len(value), VALUE_BYTES)), held)
             selected = self._read(self.step, value)
         revision = _next(held)
-        write = PatchStore(key, revision, change.patch_json, change.changed_paths)
-        batch = _exactly_once(self, held, write, revision, value)
+        batch = _exactly_once(self, held, _patch(key, held, schema, change, revision), revision, value)
         return Planned(Success(Taken(selected, revision)), _after(held, schema, change, revision), batch)
 
     def answer(

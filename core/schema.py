@@ -22,8 +22,11 @@ from pydantic_core import PydanticSerializationError, to_json
 from . import incremental
 from .admission import admit
 from .atom_change import settle_atom
+from .batch import Form
 from .core_schema import compile_schema
 from .fidelity import Difference, differences, own_fields
+from .fingerprint import fingerprint
+from .form import NO_UPCASTERS, Upcasters, brought_up, refused
 from .incremental import Settled
 from .kind import is_dict, key_text, stands_for
 from .model import Issue, Path, Paths
@@ -61,17 +64,27 @@ class StateSchema(Generic[_T]):
     """How states of one type are validated, written as JSON and read back.
 
     TypeError, naming the field, if the JSON of a value is not read back as the same value, or if a draft could not
-    track the value. `key_types` are the types of keys that dicts of the type declare.
+    track the value. `key_types` are the types of keys that dicts of the type declare; `form` is the form in which this
+    schema writes, and `upcasters` lead to it from earlier versions.
     """
 
-    __slots__ = ("_compiled", "_places", "_validation", "key_types", "type_")
+    __slots__ = ("_compiled", "_places", "_upcasters", "_validation", "form", "key_types", "type_")
 
-    def __init__(self, type_: TypeForm[_T], validation: Validation = "incremental") -> None:
+    def __init__(
+        self,
+        type_: TypeForm[_T],
+        validation: Validation = "incremental",
+        *,
+        version: int = 1,
+        upcasters: Upcasters = NO_UPCASTERS,
+    ) -> None:
         self.type_: Final = type_
         self.key_types: Final = admit(type_)
         self._compiled = compile_schema(type_, finite=True)
         self._places = Places(self._compiled)
         self._validation = validation
+        self.form: Final = Form(version, fingerprint(self._compiled.schema))
+        self._upcasters = upcasters
 
     def validate(self, value: object) -> Outcome[Valid[_T], Issues]:
         """The canonical state that `value` stands for, or all that is wrong with it, in order.
@@ -153,6 +166,21 @@ class StateSchema(Generic[_T]):
             return Success(self._read(json))
         except ValidationError as error:
             return Failure(_issues_of(error, _parsed(json)))
+
+    def decode_from(self, json: bytes, form: Form | None) -> Outcome[_T, Issues]:
+        """The same from a document of another form of the type, None for an unknown one, by way of the upcasters.
+
+        What an upcaster raises is an issue; the first issue says what to do.
+        """
+        if form == self.form:
+            return self.decode(json)
+        document = brought_up(json, form, self.form, self._upcasters)
+        if isinstance(document, Failure):
+            return document
+        decoded = self.decode(document.unwrap())
+        if isinstance(decoded, Failure):
+            return Failure((refused(form, self.form), *decoded.failure()))
+        return decoded
 
     def encode(self, state: _T) -> bytes:
         """The JSON document of a canonical state: equal bytes only for strictly equal states."""

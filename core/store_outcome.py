@@ -12,6 +12,7 @@ from functools import cache
 from typing import Literal, TypeAlias, cast
 
 from . import paths
+from .batch import Form
 from .codec import Codec, codec_of
 from .model import (
     Conflict,
@@ -33,12 +34,16 @@ StoreFailure: TypeAlias = StoreNotFound | Conflict | InvalidState | ReceiptMisma
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a successful store call left: the revision it read or wrote, the version before, the value it selected."""
+    """What a successful store call left: the revision it read or wrote, the version before, the value it selected.
+
+    For a state the value is its whole document, and `form` is the form in which that is written.
+    """
 
     kind: Literal["snapshot", "updated", "deleted", "selected"]
     revision: Revision | None = None
     previous_version: int | None = None
     value: bytes | None = None
+    form: Form | None = None
 
 
 def write_outcome(outcome: Outcome[Named, StoreFailure]) -> bytes:
@@ -51,6 +56,7 @@ def write_outcome(outcome: Outcome[Named, StoreFailure]) -> bytes:
                 "instance_id": None if revision is None else revision.instance_id,
                 "version": None if revision is None else revision.version,
                 "previous_version": named.previous_version,
+                "form": None if named.form is None else [named.form.version, named.form.fingerprint],
             }
             text = json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
             return text if named.value is None else text[:-1] + b',"value":' + named.value + b"}"
@@ -72,7 +78,8 @@ def read_outcome(data: bytes) -> Outcome[Named, StoreFailure]:
         return Failure(Unmatched(seen, paths.decode(json.dumps(raw["read_paths"]).encode())))
     revision = Revision(raw["instance_id"], raw["version"]) if "instance_id" in raw else None
     value = json.dumps(raw["value"]).encode() if "value" in raw else None
-    return Success(Named(raw["kind"], revision, raw.get("previous_version"), value))
+    form = Form(*raw["form"]) if "form" in raw else None
+    return Success(Named(raw["kind"], revision, raw.get("previous_version"), value, form))
 
 
 @cache

@@ -17,6 +17,7 @@ from ..core.model import (
     Revision,
     Snapshot,
     StepId,
+    StoreKey,
     StoreNotFound,
     Taken,
     TimedOut,
@@ -28,6 +29,7 @@ from ..core.model import (
 from ..core.operation import Create, Delete, DeleteFrom, Operation, Take, Update, UpdateFrom
 from ..core.outcome import Failure, Outcome, Success
 from ..core.poll import DEFAULT_POLL, PollPolicy
+from ..core.schema import StateSchema
 from ..services.clock import Clock
 from ..services.ids import Ids
 from ..services.ledger import Ledger
@@ -43,6 +45,7 @@ from ..services.store import (
     admit_definition,
     admit_revision,
     admit_step,
+    admit_version_read,
     resolve_initial,
 )
 from ..services.wake_bus import WakeBus
@@ -88,14 +91,34 @@ class LedgerStore:
     # --- the calls ----------------------------------------------------------
 
     async def get(
-        self, definition: StoreDefinition[_T], id: str
+        self, definition: StoreDefinition[_T], id: str, *, version: int | Revision | None = None
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
         key = admit_definition(definition).key(id)
+        if version is not None:
+            return await self._get_at(key, definition.schema, admit_version_read(version))
         current = await self._tips.current(key)
         if isinstance(current, Failure):
             return current
         held = current.unwrap()
         return Failure(StoreNotFound(key)) if held is None else read_snapshot(key, definition.schema, held)
+
+    async def _get_at(
+        self, key: StoreKey, schema: StateSchema[_T], version: int | Revision
+    ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
+        """The state at an earlier revision."""
+        if isinstance(version, int):
+            tip = await self._ledger.tip(key)
+            if isinstance(tip, Failure):
+                return tip
+            current = tip.unwrap()
+            if current is None:
+                return Failure(StoreNotFound(key))
+            version = Revision(current.instance_id, version)
+        read = await self._tips.at(key, version)
+        if isinstance(read, Failure):
+            return read
+        held = read.unwrap()
+        return Failure(StoreNotFound(key, version)) if held is None else read_snapshot(key, schema, held)
 
     async def get_or_create(
         self, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
@@ -301,7 +324,9 @@ class LedgerStore:
 class NoopStore:
     """No stores: every call fails with `Unavailable`, and nothing is changed."""
 
-    async def get(self, definition: StoreDefinition[_T], id: str) -> Outcome[Snapshot[_T], Unavailable]:
+    async def get(
+        self, definition: StoreDefinition[_T], id: str, *, version: int | Revision | None = None
+    ) -> Outcome[Snapshot[_T], Unavailable]:
         return _absent()
 
     async def get_or_create(

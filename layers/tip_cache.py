@@ -106,7 +106,7 @@ class TipCache:
             return await self._load(key)
         if not commits:
             return Success(seen)
-        advanced = caught_up(key, commits[-1].revision, seen, [commit.patch for commit in commits])
+        advanced = caught_up(key, seen, commits)
         if isinstance(advanced, Failure):
             return advanced
         held = advanced.unwrap()
@@ -123,4 +123,4 @@ def _held(key: StoreKey, document: Document) -> Outcome[Held, Damaged]:
         return json
     stored = json.unwrap()
     patch_bytes = sum(map(len, document.patches))
-    return Success(Held(document.revision, len(stored), len(document.patches), patch_bytes, stored))
+    return Success(Held(document.revision, len(stored), len(document.patches), patch_bytes, stored, form=document.form))

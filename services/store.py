@@ -12,12 +12,13 @@ from __future__ import annotations
 import gc
 import inspect
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
-from ..core.batch import Batch, Fenced
+from ..core.batch import Batch, Fenced, Form
+from ..core.form import Upcaster, admit_upcasters, admit_version
 from ..core.kind import is_a
 from ..core.look import Looked
 from ..core.model import (
@@ -65,6 +66,7 @@ __all__ = [
     "admit_function",
     "admit_revision",
     "admit_step",
+    "admit_version_read",
     "define_store",
     "resolve_initial",
 ]
@@ -107,10 +109,13 @@ class StoreDefinition(Generic[_T]):
 
     __slots__ = ("__weakref__", "_key", "_name", "_schema", "_type")
 
-    def __init__(self, name: str, type_: TypeForm[_T]) -> None:
+    def __init__(
+        self, name: str, type_: TypeForm[_T], *, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
+    ) -> None:
         self._name = check_name("a store's name", name)
         self._type = type_
-        self._schema: StateSchema[_T] = StateSchema(type_)
+        ways = admit_upcasters(admit_version(version), upcasters)
+        self._schema: StateSchema[_T] = StateSchema(type_, version=version, upcasters=ways)
         self._key = lru_cache(KEPT_KEYS, typed=True)(partial(StoreKey, self._name))
 
     @property
@@ -120,6 +125,11 @@ class StoreDefinition(Generic[_T]):
     @property
     def type_(self) -> TypeForm[_T]:
         return self._type
+
+    @property
+    def form(self) -> Form:
+        """The form in which states are written: the version, and the fingerprint of the type."""
+        return self._schema.form
 
     @property
     def schema(self) -> StateSchema[_T]:
@@ -134,20 +144,28 @@ class StoreDefinition(Generic[_T]):
             return StoreKey(self._name, id)
 
     def __repr__(self) -> str:
-        return f"define_store({self._name!r}, {self._type!r})"
+        version = "" if self.form.version == 1 else f", version={self.form.version}"
+        return f"define_store({self._name!r}, {self._type!r}{version})"
 
 
 _defined: weakref.WeakValueDictionary[str, StoreDefinition[object]] = weakref.WeakValueDictionary()
 
 
-def define_store(name: str, type_: TypeForm[_T]) -> StoreDefinition[_T]:
+def define_store(
+    name: str, type_: TypeForm[_T], *, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
+) -> StoreDefinition[_T]:
     """A kind of store: `name` is 1 to 512 bytes of UTF-8, `type_` what its states are.
 
     A type is accepted if its round trip through JSON is the identity and a draft can track its values: models,
     dataclasses, TypedDicts, `dict[str, int]`, `int | None` and so on. A TypeError names the field that is not. A
     ValueError says that a definition of this name is in use already: one name has one type.
+
+    `version` is that of the type: raise it when the type no longer accepts what was written, and let `upcasters[n]`
+    make the JSON value of a state of version n into that of version n + 1. They are functions without side effects, and
+    run whenever an older state is read; the next change writes it in the new form, and nothing else does. A state from
+    which no way leads, or that a newer version wrote, is `InvalidState`, and stays as it is.
     """
-    definition = StoreDefinition(name, type_)
+    definition = StoreDefinition(name, type_, version=version, upcasters=upcasters)
     if name in _defined:
         gc.collect()  # a definition that nobody can reach any more does not count
     if (other := _defined.get(name)) is not None:
@@ -178,6 +196,19 @@ def admit_revision(expected: Snapshot[_T] | Updated[_T] | Revision) -> Revision:
     raise TypeError(f"a change expects a Snapshot or a Revision, not a {type(expected).__name__}{unwrap}")
 
 
+def admit_version_read(version: int | Revision) -> int | Revision:
+    """The version that a caller wants to read; TypeError or ValueError for what cannot be one."""
+    given: object = version
+    if isinstance(given, Revision):
+        return given
+    if type(given) is not int:
+        hint = ": give its .revision" if is_a(given, Snapshot, Updated) else ""
+        raise TypeError(f"version is a whole number or a Revision, not {given!r}{hint}")
+    if given < 0:
+        raise ValueError(f"version={given}: the first version of a store is 0, and no number counts from the end")
+    return given
+
+
 def admit_step(step: StepId | None) -> StepId | None:
     """The id of a step; a TypeError for anything else that a caller without types may give."""
     if step is not None and not is_a(step, StepId):
@@ -192,9 +223,13 @@ class Store(Protocol):
     """Stores of all definitions. Every call may answer `Unavailable`; a failure leaves a store as it was."""
 
     async def get(
-        self, definition: StoreDefinition[_T], id: str
+        self, definition: StoreDefinition[_T], id: str, *, version: int | Revision | None = None
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
-        """The state now in force, whichever process committed it. `InvalidState`: it no longer fits its type."""
+        """The state now in force, whichever process committed it. `InvalidState`: it no longer fits its type.
+
+        With `version` the state at that version of the instance that now exists, or at a revision, also one of an
+        instance that is gone. `StoreNotFound` with `expected`: there was no such revision, or it is kept no more.
+        """
         ...
 
     async def get_or_create(
@@ -328,8 +363,12 @@ class StoreHandle(Generic[_T]):
     def id(self) -> str:
         return self._id
 
-    async def get(self) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
-        return await self._store.get(self._definition, self._id)
+    async def get(
+        self, *, version: int | Revision | None = None
+    ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
+        if version is None:
+            return await self._store.get(self._definition, self._id)
+        return await self._store.get(self._definition, self._id, version=version)
 
     async def get_or_create(self, initial: Initial[_T]) -> Outcome[Snapshot[_T], InvalidState | TooLarge | Unavailable]:
         return await self._store.get_or_create(self._definition, self._id, initial)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Generic, TypeVar, final
 
@@ -27,6 +28,7 @@ from ...core.model import (
 )
 from ...core.operation import Create, DeleteFrom, Update, UpdateFrom
 from ...core.outcome import Failure, Outcome, Success
+from ...core.schema import StateSchema
 from ...core.store_outcome import Named, StoreFailure
 from ...services.store import (
     Claim,
@@ -214,7 +216,7 @@ class DrivenStores:
         return _only(found, StoreNotFound, InvalidState, TimedOut)
 
     def _namer(self, definition: StoreDefinition[_T]) -> _Namer[_T]:
-        return _Namer(definition.schema.encode if self._joinable is None else None)
+        return _Namer(definition.schema if self._joinable is None else None)
 
     # --- states of recorded revisions -------------------------------------------
 
@@ -239,7 +241,7 @@ class DrivenStores:
         self, definition: StoreDefinition[_T], id: str, named: Named
     ) -> Outcome[tuple[_T, Revision], StoreFailure]:
         """The state that a row holds, or at the revision that it pins."""
-        key, revision, json = definition.key(id), _revision_of(named), named.value
+        key, revision, json, form = definition.key(id), _revision_of(named), named.value, named.form
         if json is None:
             read = await self._steps.insistently(partial(self._ledger.document, key, revision), cancellable=False)
             if isinstance(read, Failure):
@@ -252,8 +254,8 @@ class DrivenStores:
             whole = read_document(key, document)
             if isinstance(whole, Failure):
                 self._record.stop(whole.failure().reason)
-            json = whole.unwrap()
-        decoded = definition.schema.decode(json)
+            json, form = whole.unwrap(), document.form
+        decoded = definition.schema.decode_from(json, form)
         if isinstance(decoded, Failure):  # it fitted when it was recorded
             issues = "; ".join(f"{'.'.join(map(str, issue.path))}: {issue.message}" for issue in decoded.failure())
             self._record.stop(
@@ -285,21 +287,22 @@ def _only(outcome: Outcome[_A, StoreFailure], *kinds: type[_F]) -> Outcome[_A, _
 
 @final
 class _Namer(Generic[_T]):
-    """How a row names a state: by its revision, and by the state itself where `encode` is given."""
+    """How a row names a state: by its revision, and by the state itself where its schema is given."""
 
-    __slots__ = ("_encode",)
+    __slots__ = ("_schema",)
 
-    def __init__(self, encode: Callable[[_T], bytes] | None) -> None:
-        self._encode = encode
+    def __init__(self, schema: StateSchema[_T] | None) -> None:
+        self._schema = schema
 
     def snapshot(self, snapshot: Snapshot[_T]) -> Named:
-        return Named("snapshot", snapshot.revision, value=self._value(snapshot))
+        return self._with_state(Named("snapshot", snapshot.revision), snapshot)
 
     def updated(self, updated: Updated[_T]) -> Named:
-        return Named("updated", updated.revision, updated.previous_version, self._value(updated))
+        return self._with_state(Named("updated", updated.revision, updated.previous_version), updated)
 
-    def _value(self, answer: Snapshot[_T] | Updated[_T]) -> bytes | None:
-        return None if self._encode is None else self._encode(answer.state)
+    def _with_state(self, named: Named, answer: Snapshot[_T] | Updated[_T]) -> Named:
+        schema = self._schema
+        return named if schema is None else replace(named, value=schema.encode(answer.state), form=schema.form)
 
 
 def _name_deleted(_: Deleted) -> Named:

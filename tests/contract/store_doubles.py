@@ -53,10 +53,10 @@ class PlainStore:
         self.calls: Counter[str] = Counter()
 
     async def get(
-        self, definition: StoreDefinition[_T], id: str
+        self, definition: StoreDefinition[_T], id: str, *, version: int | Revision | None = None
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState | Unavailable]:
         self.calls["get"] += 1
-        return await self._real.get(definition, id)
+        return await self._real.get(definition, id, version=version)
 
     async def get_or_create(
         self, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
@@ -124,8 +124,10 @@ class DictStore:
         self.state: object = None
         self.version = 0
 
-    async def get(self, definition: StoreDefinition[_T], id: str) -> Outcome[Snapshot[_T], StoreNotFound]:
-        if self.state is None:
+    async def get(
+        self, definition: StoreDefinition[_T], id: str, *, version: int | Revision | None = None
+    ) -> Outcome[Snapshot[_T], StoreNotFound]:
+        if self.state is None or version not in (None, self.version, self._revision):
             return Failure(StoreNotFound(definition.key(id)))
         return Success(Snapshot(cast(_T, deepcopy(self.state)), self._revision))
 

@@ -635,7 +635,7 @@ class StoreWhenContract:
         success(await place.store.update(before, "c", text))
         invalid = failure(await ended(task))
         assert isinstance(invalid, InvalidState)
-        assert [issue.path for issue in invalid.issues] == [("n",)]
+        assert [issue.path for issue in invalid.issues] == [(), ("n",)]  # what to do, and what is wrong
 
     async def test_a_store_that_cannot_wait_says_so(self, world: World) -> None:
         store = PlainStore((await world.client()).store)

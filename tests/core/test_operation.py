@@ -70,7 +70,7 @@ def never(state: dict[str, int]) -> None:
 def test_creating_writes_the_first_revision() -> None:
     first = Revision("i-9", 0)
     planned = Create(KEY, SCHEMA, {"n": 1}, "i-9").plan(None)
-    assert planned.batch == Batch((StoreAbsent(KEY, first),), (CreateStore(KEY, first, b'{"n":1}'),))
+    assert planned.batch == Batch((StoreAbsent(KEY, first),), (CreateStore(KEY, first, b'{"n":1}', SCHEMA.form),))
     snapshot = planned.outcome.unwrap()
     assert (snapshot.revision, snapshot.state) == (first, {"n": 1})
     assert planned.held is not None
