@@ -88,8 +88,8 @@ class Held(Struct, frozen=True):
     def advanced(self, revision: Revision, patches: Sequence[bytes], form: Form | None = None) -> Held | None:
         """What is held after patches that others committed; None if only the whole document can tell.
 
-        `form` is that of the document to which they lead; None if it is what it was. A garbled patch may name anything, and
-        so meet any error on its way, which is passed on.
+        `form` is that of the document to which they lead; None if it is what it was. A garbled patch may name anything,
+        and so meet any error on its way, which is passed on.
         """
         patch_bytes = sum(map(len, patches))
         rows, log_bytes, size_bytes = (
