@@ -29,10 +29,13 @@ __all__ = [
     "Commit",
     "Committed",
     "CreateStore",
+    "CutLog",
     "DeleteStore",
     "Document",
+    "EraseStore",
     "Expectation",
     "Fenced",
+    "ForgetRun",
     "Form",
     "InsertRun",
     "NoReceipt",
@@ -50,6 +53,8 @@ __all__ = [
     "SendSignal",
     "StoreAbsent",
     "StoreAt",
+    "SweepSignals",
+    "TrimRun",
     "WaiterAt",
     "Write",
     "WriteBase",
@@ -277,6 +282,51 @@ class ReadSignal(Struct, frozen=True, gc=False):
     key: str
 
 
+class CutLog(Struct, frozen=True, gc=False):
+    """The end of a stretch of a store's history: consecutive changes, `seqs`, the newest first, with their bases.
+
+    `above` is the change right above them, of the instance `instance_id`, which stays and then follows `below`, the one
+    right below them; None is nothing. Nothing is written if the history no longer is like that, or if `above` is a
+    patch that has no base of its own; and without `above`, if the store exists.
+    """
+
+    key: StoreKey
+    above: int | None
+    seqs: tuple[int, ...]
+    below: int | None
+    instance_id: str = ""
+
+
+class EraseStore(Struct, frozen=True, gc=False):
+    """The end of all that is kept of a store that does not exist: its history, and the values of these receipts.
+
+    The receipts themselves stay, with an empty value.
+    """
+
+    key: StoreKey
+    receipts: tuple[StepId, ...] = ()
+
+
+class TrimRun(Struct, frozen=True, gc=False):
+    """The end of some of the rows that belong to an ended run: at most so many receipts, steps, and signals."""
+
+    run_id: str
+    rows: int
+
+
+class ForgetRun(Struct, frozen=True, gc=False):
+    """The end of an ended run, with its receipts, steps and unread signals: its id is free again."""
+
+    run_id: str
+
+
+class SweepSignals(Struct, frozen=True, gc=False):
+    """The end of the signals numbered from `first` to `last` that were read by runs which are forgotten."""
+
+    first: int
+    last: int
+
+
 Write: TypeAlias = (
     CreateStore
     | PatchStore
@@ -292,6 +342,11 @@ Write: TypeAlias = (
     | PassTurn
     | SendSignal
     | ReadSignal
+    | CutLog
+    | EraseStore
+    | TrimRun
+    | ForgetRun
+    | SweepSignals
 )
 
 
@@ -327,6 +382,8 @@ def size_bytes(batch: Batch) -> int:
             case SendSignal(row):
                 size += len(row.value)
             case DeleteStore() | RenewLeases() | RemoveWaiter() | PassTurn() | ReadSignal():
+                pass
+            case CutLog() | EraseStore() | TrimRun() | ForgetRun() | SweepSignals():
                 pass
     return size
 

@@ -21,8 +21,11 @@ from .batch import (
     Batch,
     ChangeRun,
     CreateStore,
+    CutLog,
     DeleteStore,
+    EraseStore,
     Fenced,
+    ForgetRun,
     InsertRun,
     NoReceipt,
     NoRun,
@@ -39,6 +42,8 @@ from .batch import (
     SendSignal,
     StoreAbsent,
     StoreAt,
+    SweepSignals,
+    TrimRun,
     WaiterAt,
     WriteBase,
     WriteReceipt,
@@ -159,7 +164,15 @@ def check_writes(batch: Batch, tips: Tips) -> None:
                 _check_run(row.run_id, new_runs, tips)
             case ChangeRun(run_id) | ReadSignal(run_id):
                 _check_run(run_id, new_runs, tips)
+            case EraseStore(key):
+                if (after[key] if key in after else tips.tip(key)) is not None:
+                    raise ValueError(f"{key} exists: what is kept of it is erased once it is deleted")
+            case TrimRun(run_id) | ForgetRun(run_id):
+                if tips.fence(run_id) is not None and tips.is_open(run_id):
+                    raise ValueError(f"the run {run_id!r} has not ended: it needs its rows")
             case WriteBase() | RenewLeases() | RegisterWaiter() | RemoveWaiter() | PassTurn():
+                pass
+            case CutLog() | SweepSignals():
                 pass
 
 

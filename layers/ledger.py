@@ -13,6 +13,7 @@ from typing import Final, final
 from ..core.batch import Batch, Commit, Document, Receipt
 from ..core.model import Revision, StepId, StoreKey, Unavailable
 from ..core.outcome import Failure, Outcome
+from ..core.retention import StoredChange
 from ..core.run import RunRow, RunState
 from ..core.signal import SignalRow
 from ..core.step import StepRow
@@ -51,6 +52,11 @@ class NoopLedger:
         return Failure(ABSENT)
 
     async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
+        return Failure(ABSENT)
+
+    async def revisions(
+        self, key: StoreKey, *, limit: int = 100, before: Revision | StoredChange | None = None, patches: bool = True
+    ) -> Outcome[tuple[StoredChange, ...], Unavailable]:
         return Failure(ABSENT)
 
     async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:

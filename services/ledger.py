@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from ..core.batch import AlreadyApplied, Batch, Commit, Committed, Document, Fenced, Receipt, Refusal
 from ..core.model import Revision, StepId, StoreKey, TooLarge, Unavailable
 from ..core.outcome import Outcome
+from ..core.retention import StoredChange
 from ..core.run import RunRow, RunState
 from ..core.signal import SignalRow
 from ..core.step import StepRow
@@ -28,9 +29,14 @@ __all__ = [
     "Fenced",
     "Ledger",
     "News",
+    "PinPage",
+    "Prunable",
     "Receipt",
+    "RunWeight",
     "SignalRow",
     "StoreTip",
+    "StoredChange",
+    "StoredPin",
     "Verdict",
     "WaiterRow",
     "Wake",
@@ -71,6 +77,32 @@ class DueRuns:
     next_at_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPin:
+    """A revision that a receipt or a step names. For a receipt: its step, and how long its value is, in bytes."""
+
+    key: StoreKey
+    revision: Revision
+    receipt: StepId | None = None
+    value_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PinPage:
+    """Some pins, and where the next page begins; None after the last one. A page may be empty."""
+
+    pins: tuple[StoredPin, ...]
+    after: tuple[str | int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunWeight:
+    """How many receipts or steps a run has, whichever are more, and how long the values of its steps are in all."""
+
+    rows: int
+    size_bytes: int
+
+
 class Ledger(Protocol):
     """Every call may answer `Unavailable`; a read that does has changed nothing."""
 
@@ -103,6 +135,16 @@ class Ledger(Protocol):
 
     async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
         """The state at the tip, or at an earlier revision, also one of a deleted instance; None where there is none."""
+        ...
+
+    async def revisions(
+        self, key: StoreKey, *, limit: int = 100, before: Revision | StoredChange | None = None, patches: bool = True
+    ) -> Outcome[tuple[StoredChange, ...], Unavailable]:
+        """The changes that are kept of a store, of all its instances, the newest first; those below `before`.
+
+        A page may be shorter than `limit`, of at least 1, where its patches are long: the last one is empty. Without
+        `patches` they are left out. A revision that is kept no more is a place all the same, if its instance is.
+        """
         ...
 
     async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
@@ -176,4 +218,36 @@ class Ledger(Protocol):
         News of this ledger's own commits comes after they are durable, before or with their verdicts; "elsewhere" is a
         hint that comes soon after another process has committed, perhaps once for several commits, perhaps for none.
         """
+        ...
+
+
+@runtime_checkable
+class Prunable(Protocol):
+    """A ledger from which history can be removed: what has to be known to plan that. The removal is a batch.
+
+    What these calls tell is of the moment of the call; several together are not.
+    """
+
+    async def histories(
+        self, *, after: StoreKey | None = None, limit: int = 100
+    ) -> Outcome[tuple[StoreKey, ...], Unavailable]:
+        """The stores of which changes are kept, also the deleted ones, in ascending order; those after `after`."""
+        ...
+
+    async def pins(
+        self, *, after: tuple[str | int, ...] | None = None, limit: int = 1000
+    ) -> Outcome[PinPage, Unavailable]:
+        """What receipts and steps pin, looking at so many of them. `after` is from the page before."""
+        ...
+
+    async def run_weight(self, run_id: str) -> Outcome[RunWeight, Unavailable]:
+        """How much there is of a run; nothing where there is none."""
+        ...
+
+    async def last_numbers(self) -> Outcome[tuple[int, int], Unavailable]:
+        """The number of the last change of a store that is kept, and the last that a signal can have."""
+        ...
+
+    async def settle(self) -> Outcome[None, Unavailable]:
+        """Leave nothing of what was removed in files beside the database. `Unavailable` if others keep it busy."""
         ...

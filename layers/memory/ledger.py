@@ -6,11 +6,12 @@ It judges by the same function as the durable hosts and numbers its changes as t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from math import inf
-from typing import Final, TypeAlias, final
+from typing import Final, final
+
+from msgspec import structs
 
 from ...core.batch import (
     AlreadyApplied,
@@ -19,8 +20,11 @@ from ...core.batch import (
     Commit,
     Committed,
     CreateStore,
+    CutLog,
     DeleteStore,
     Document,
+    EraseStore,
+    ForgetRun,
     InsertRun,
     PassTurn,
     PatchStore,
@@ -30,6 +34,8 @@ from ...core.batch import (
     RemoveWaiter,
     RenewLeases,
     SendSignal,
+    SweepSignals,
+    TrimRun,
     Write,
     WriteBase,
     WriteReceipt,
@@ -38,56 +44,36 @@ from ...core.batch import (
 from ...core.judgement import check_writes, judge_next
 from ...core.model import Revision, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Outcome, Success
+from ...core.retention import StoredChange
 from ...core.run import RunRow, RunState
 from ...core.signal import SignalRow
 from ...core.step import StepRow
 from ...core.waiter import Registered, Waiter, WaiterRow, Wake, touched_by
 from ...services.clock import Clock
-from ...services.ledger import DueRuns, News, StoreTip, Verdict
+from ...services.ledger import DueRuns, News, PinPage, RunWeight, StoredPin, StoreTip, Verdict
 from ..listeners import Listeners
+from .history import History, StoreWrite
 from .waiting import Waiting
 
 __all__ = ["MemoryLedger"]
 
 CLOSED: Final = Unavailable("the ledger is closed", "no")
 
-StoreWrite: TypeAlias = CreateStore | PatchStore | DeleteStore
-
 CLAIMABLE: Final[frozenset[RunState]] = frozenset({"pending", "running", "waiting"})
 
 
 @dataclass(slots=True)
-class _Change:
-    """One row of the log: the change, the number of the one before it of the same store, and perhaps a base."""
-
-    write: StoreWrite
-    previous: int | None
-    base: bytes | None = None
-
-
-@dataclass(slots=True)
-class _Held:
-    """A store that exists or existed: its tip, None once it is deleted, and the number of its last change."""
-
-    tip: Revision | None
-    last_seq: int
-    updated_at_ms: int
-
-
-@dataclass(slots=True)
 class _Tables:
-    """All that is held, as `judge` asks for it. Changes are numbered from 1."""
+    """All that is held, as `judge` asks for it."""
 
-    stores: dict[StoreKey, _Held] = field(default_factory=dict[StoreKey, _Held])
-    log: list[_Change] = field(default_factory=list[_Change])
+    history: History = field(default_factory=History)
     receipts: dict[tuple[StoreKey, StepId], Receipt] = field(default_factory=dict[tuple[StoreKey, StepId], Receipt])
     runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])  # in the order of their start
     steps: dict[str, dict[str, StepRow]] = field(default_factory=dict[str, dict[str, StepRow]])
     waiting: Waiting = field(default_factory=Waiting)
 
     def tip(self, key: StoreKey) -> Revision | None:
-        held = self.stores.get(key)
-        return None if held is None else held.tip
+        return self.history.tip(key)
 
     def receipt(self, key: StoreKey, step: StepId) -> Receipt | None:
         return self.receipts.get((key, step))
@@ -102,6 +88,15 @@ class _Tables:
 
     def generation(self, key: StoreKey, step: StepId) -> int | None:
         return self.waiting.generation(key, step)
+
+    def trim(self, run_id: str, most: int | None) -> None:
+        """Remove so many receipts, steps and unread signals of a run, or all."""
+        for owned in [owned for owned in self.receipts if owned[1].run_id == run_id][:most]:
+            del self.receipts[owned]
+        steps = self.steps.get(run_id, {})
+        for key in sorted(steps)[:most]:
+            del steps[key]
+        self.waiting.forget_signals(run_id, most)
 
 
 @final
@@ -151,43 +146,24 @@ class MemoryLedger:
     async def tail(self, key: StoreKey, after: Revision) -> Outcome[tuple[Commit, ...] | None, Unavailable]:
         if self._closed:
             return Failure(CLOSED)
-        tip = self._tables.tip(key)
-        if tip is None or tip.instance_id != after.instance_id or tip.version < after.version:
-            return Success(None)
-        commits: list[Commit] = []
-        for _, change in self._chain(key):
-            if change.write.revision.version == after.version:
-                return Success(tuple(reversed(commits)))
-            if not isinstance(change.write, PatchStore):  # the instance begins later than `after`
-                break
-            commits.append(Commit(change.write.revision, change.write.patch))
-        return Success(None)
+        return Success(self._tables.history.tail(key, after))
 
     async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
         if self._closed:
             return Failure(CLOSED)
-        wanted = self._tables.tip(key) if at is None else at
-        found: int | None = None
-        patches: list[bytes] = []
-        for seq, change in self._chain(key):
-            if found is None and (change.write.revision != wanted or isinstance(change.write, DeleteStore)):
-                continue
-            found = seq if found is None else found
-            if change.base is not None:
-                return Success(Document(self._log(found).write.revision, found, change.base, tuple(reversed(patches))))
-            if isinstance(change.write, PatchStore):
-                patches.append(change.write.patch)
-        return Success(None)
+        return Success(self._tables.history.document(key, at))
+
+    async def revisions(
+        self, key: StoreKey, *, limit: int = 100, before: Revision | StoredChange | None = None, patches: bool = True
+    ) -> Outcome[tuple[StoredChange, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
+        return Success(self._tables.history.revisions(key, limit, before, patches))
 
     async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
         if self._closed:
             return Failure(CLOSED)
-        tips = [
-            StoreTip(key, held.tip, held.updated_at_ms)
-            for key, held in self._tables.stores.items()
-            if held.tip is not None and name in (None, key.name)
-        ]
-        return Success(tuple(sorted(tips, key=lambda tip: (tip.key.name, tip.key.id))))
+        return Success(self._tables.history.tips(name))
 
     async def run(self, run_id: str) -> Outcome[RunRow | None, Unavailable]:
         if self._closed:
@@ -268,6 +244,46 @@ class MemoryLedger:
             return Failure(CLOSED)
         return Success(self._tables.waiting.signals(run_id, name))
 
+    # --- what retention asks ------------------------------------------------
+
+    async def histories(
+        self, *, after: StoreKey | None = None, limit: int = 100
+    ) -> Outcome[tuple[StoreKey, ...], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
+        place = None if after is None else (after.name, after.id)
+        later = [key for key in self._tables.history.keys if place is None or (key.name, key.id) > place]
+        return Success(tuple(later[:limit]))
+
+    async def pins(
+        self, *, after: tuple[str | int, ...] | None = None, limit: int = 1000
+    ) -> Outcome[PinPage, Unavailable]:
+        """As promised, but all at once."""
+        if self._closed:
+            return Failure(CLOSED)
+        receipts = self._tables.receipts.values()
+        pins = [StoredPin(each.key, each.revision, each.step, len(each.value)) for each in receipts]
+        steps = [row for rows in self._tables.steps.values() for row in rows.values()]
+        pins += [StoredPin(row.pin.key, row.pin.revision) for row in steps if row.pin is not None]
+        return Success(PinPage(tuple(pins), None))
+
+    async def run_weight(self, run_id: str) -> Outcome[RunWeight, Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
+        steps = self._tables.steps.get(run_id, {}).values()
+        receipts = [step for _, step in self._tables.receipts if step.run_id == run_id]
+        if run_id not in self._tables.runs:
+            return Success(RunWeight(0, 0))
+        return Success(RunWeight(max(len(steps), len(receipts)), sum(len(row.value or b"") for row in steps)))
+
+    async def last_numbers(self) -> Outcome[tuple[int, int], Unavailable]:
+        if self._closed:
+            return Failure(CLOSED)
+        return Success((self._tables.history.last_seq, self._tables.waiting.last_owed))
+
+    async def settle(self) -> Outcome[None, Unavailable]:
+        return Failure(CLOSED) if self._closed else Success(None)
+
     def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
         """As promised; nobody else commits to this ledger, so there is no news from elsewhere."""
         return self._listeners.add(listener)
@@ -297,12 +313,7 @@ class MemoryLedger:
         return Success(Committed(revision, tuple(seqs), tuple(registered)))
 
     def _change_store(self, write: StoreWrite) -> int:
-        held = self._tables.stores.get(write.key)
-        base = write.document if isinstance(write, CreateStore) else None
-        self._tables.log.append(_Change(write, None if held is None else held.last_seq, base))
-        seq = len(self._tables.log)
-        tip = None if isinstance(write, DeleteStore) else write.revision
-        self._tables.stores[write.key] = _Held(tip, seq, self._clock.now_ms())
+        seq = self._tables.history.change(write, self._clock.now_ms())
         if isinstance(write, PatchStore):
             changed = write.changed
             self._tables.waiting.meet(write.key, lambda: touched_by(write.patch) if changed is None else changed)
@@ -315,11 +326,7 @@ class MemoryLedger:
         return tables.waiting.register(
             waiter,
             tables.tip(waiter.key),
-            lambda seen: [
-                change.write.patch
-                for _, change in takewhile(lambda row: row[1].write.revision != seen, self._chain(waiter.key))
-                if isinstance(change.write, PatchStore)
-            ],
+            lambda seen: tables.history.tail(waiter.key, seen),
             self._clock.now_ms(),
         )
 
@@ -327,8 +334,7 @@ class MemoryLedger:
         tables = self._tables
         match write:
             case WriteBase(seq, document):
-                if 0 < seq <= len(tables.log):
-                    self._log(seq).base = document
+                tables.history.add_base(seq, document)
             case WriteReceipt(receipt):
                 tables.receipts[receipt.key, receipt.step] = receipt
             case InsertRun(row):
@@ -349,22 +355,22 @@ class MemoryLedger:
                 tables.waiting.send(row)
             case ReadSignal(run_id, no):
                 tables.waiting.read(run_id, no)
+            case CutLog():
+                tables.history.cut(write)
+            case EraseStore(key, receipts):
+                tables.history.erase(key)
+                for step in receipts:
+                    if (applied := tables.receipt(key, step)) is not None:
+                        tables.receipts[key, step] = structs.replace(applied, value=b"")
+            case TrimRun(run_id, rows):
+                tables.trim(run_id, rows)
+            case ForgetRun(run_id):
+                tables.trim(run_id, None)
+                tables.runs.pop(run_id, None)
+            case SweepSignals():
+                pass  # what is read is not kept here
             case CreateStore() | PatchStore() | DeleteStore() | RegisterWaiter():
                 raise AssertionError("a change of a store and a registration have an answer, which their calls give")
-
-    # --- reading ------------------------------------------------------------
-
-    def _log(self, seq: int) -> _Change:
-        return self._tables.log[seq - 1]
-
-    def _chain(self, key: StoreKey) -> Iterable[tuple[int, _Change]]:
-        """The changes of a store, all its instances, the last one first."""
-        held = self._tables.stores.get(key)
-        seq = None if held is None else held.last_seq
-        while seq is not None:
-            change = self._log(seq)
-            yield seq, change
-            seq = change.previous
 
 
 def _free_at_ms(row: RunRow, dead: Sequence[str]) -> float:

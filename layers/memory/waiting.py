@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar, final
 
+from ...core.batch import Commit
 from ...core.model import Path, Paths, Revision, StepId, StoreKey
 from ...core.signal import SignalRow
 from ...core.waiter import CHECKED_COMMITS, Registered, Waiter, WaiterRow, Wake, join, lives, may_have_met
@@ -15,8 +16,8 @@ __all__ = ["CommitsAfter", "Waiting"]
 
 _T = TypeVar("_T")
 
-CommitsAfter: TypeAlias = Callable[[Revision], Sequence[bytes]]
-"""The patches of a store after one of its revisions, in order."""
+CommitsAfter: TypeAlias = Callable[[Revision], Sequence[Commit] | None]
+"""The commits of a store after one of its revisions, in order; None if that is not known any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -162,6 +163,13 @@ class Waiting:
         if row is not None and row.run_id == run_id:
             del self._unread[no]
 
+    def forget_signals(self, run_id: str, most: int | None) -> None:
+        """Drop so many unread signals of a run, or all, and then also what was sent to it."""
+        for no in [no for no, row in self._unread.items() if row.run_id == run_id][:most]:
+            del self._unread[no]
+        if most is None:
+            self._deduped = {use for use in self._deduped if use[0] != run_id}
+
     # --- questions ----------------------------------------------------------
 
     def waiters(self, key: StoreKey | None, run_id: str | None) -> tuple[WaiterRow, ...]:
@@ -213,7 +221,10 @@ class Waiting:
 
     def _is_stale(self, line: _Line, tip: Revision, commits_after: CommitsAfter) -> bool:
         behind = tip.version - line.seen.version
-        return behind > CHECKED_COMMITS or (behind > 0 and may_have_met(commits_after(line.seen), line.paths))
+        if not 0 < behind <= CHECKED_COMMITS:
+            return behind > 0
+        commits = commits_after(line.seen)
+        return commits is None or may_have_met([commit.patch for commit in commits], line.paths)
 
     def _make_first_due(self, line: _Line) -> None:
         first = line.first_waiting()

@@ -22,7 +22,10 @@ from ...core.batch import (
     ChangeRun,
     Committed,
     CreateStore,
+    CutLog,
     DeleteStore,
+    EraseStore,
+    ForgetRun,
     InsertRun,
     PassTurn,
     PatchStore,
@@ -32,6 +35,8 @@ from ...core.batch import (
     RemoveWaiter,
     RenewLeases,
     SendSignal,
+    SweepSignals,
+    TrimRun,
     WriteBase,
     WriteReceipt,
     WriteStep,
@@ -47,7 +52,7 @@ from .rows import Row, Value, run_row
 from .schema import CREATED, DELETED, PATCHED
 from .statements import INSERT_RUN, RENEW_LEASES, update_run
 
-__all__ = ["Judged", "Rows", "SignalWrite", "Wait", "WaitWrite", "decide"]
+__all__ = ["Erasure", "Judged", "Removal", "Rows", "SignalWrite", "Wait", "WaitWrite", "decide"]
 
 Judged: TypeAlias = tuple[Batch, set[StoreKey]]
 """A batch, and the stores on which a batch before it in its own sequence was refused (see `judge_next`)."""
@@ -73,10 +78,36 @@ class Wait:
     generation: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """A store whose history ends, with its number, and that of its last change."""
+
+    write: EraseStore
+    sid: int
+    last_seq: int
+
+
+Removal: TypeAlias = CutLog | Erasure
+"""Both are carried out in the order of the writes, after what the group adds to the history."""
+
+
 class Rows:
     """What a group writes, in the order of the statements' parameters; the changes of runs each with its statement."""
 
-    __slots__ = ("at_ms", "bases", "later_bases", "log", "receipts", "runs", "signals", "steps", "touched", "waits")
+    __slots__ = (
+        "at_ms",
+        "bases",
+        "later_bases",
+        "log",
+        "receipts",
+        "removals",
+        "runs",
+        "signals",
+        "spent",
+        "steps",
+        "touched",
+        "waits",
+    )
 
     def __init__(self, at_ms: int) -> None:
         self.at_ms = at_ms
@@ -85,6 +116,8 @@ class Rows:
         self.bases: list[Row] = []
         self.later_bases: list[Row] = []
         self.receipts: list[Row] = []
+        self.removals: list[Removal] = []
+        self.spent: list[tuple[TrimRun | ForgetRun | SweepSignals, int]] = []  # with the number of the run
         self.runs: list[tuple[str, Row]] = []
         self.steps: list[Row] = []
         self.waits: list[Wait] = []
@@ -92,7 +125,7 @@ class Rows:
 
     def __bool__(self) -> bool:
         written = self.touched or self.log or self.later_bases or self.receipts or self.runs or self.steps
-        return bool(written or self.waits or self.signals)
+        return bool(written or self.waits or self.signals or self.removals or self.spent)
 
     def stores(self) -> tuple[list[Row], list[Row]]:
         """One row for each store that the group touched, as it stands in the end: the new, and those that have one."""
@@ -100,7 +133,7 @@ class Rows:
         stored: list[Row] = []
         for key, store in self.touched.items():
             instance, version = (None, 0) if store.tip is None else (store.tip.instance_id, store.tip.version)
-            row = (instance, version, store.last_seq, self.at_ms, store.sid)
+            row = (instance, version, store.last_seq, store.fno, self.at_ms, store.sid)
             if store.stored:
                 stored.append(row)
             else:
@@ -161,6 +194,10 @@ class _Writer:
                     self._rows.signals.append((write, self._held.runs[write.row.run_id].no))
                 case ReadSignal():
                     self._rows.signals.append((write, self._held.runs[write.run_id].no))
+                case CutLog() | EraseStore():
+                    self._remove(write)
+                case TrimRun() | ForgetRun() | SweepSignals():
+                    self._spend(write)
         return Committed(revision, tuple(seqs))
 
     def _change_waiter(self, number: int, write: RegisterWaiter | RemoveWaiter | PassTurn) -> None:
@@ -190,16 +227,40 @@ class _Writer:
         store.last_seq, store.tip = seq, revision
         match write:
             case PatchStore():
-                rows.log.append((*place, None, PATCHED, rows.at_ms, write.patch))
+                if write.form is not None:
+                    store.fno = held.form(write.key.name, write.form)
+                rows.log.append((*place, None, PATCHED, rows.at_ms, write.patch, store.fno))
             case CreateStore():
-                rows.log.append((*place, revision.instance_id, CREATED, rows.at_ms, None))
+                store.fno = None if write.form is None else held.form(write.key.name, write.form)
+                rows.log.append((*place, revision.instance_id, CREATED, rows.at_ms, None, store.fno))
                 rows.bases.append((seq, store.sid, revision.version, write.document))
             case DeleteStore():
-                rows.log.append((*place, revision.instance_id, DELETED, rows.at_ms, None))
-                store.tip = None
+                rows.log.append((*place, revision.instance_id, DELETED, rows.at_ms, None, store.fno))
+                store.tip = store.fno = None
         if store.waited and not isinstance(write, CreateStore):
             rows.waits.append(Wait(write, number, store, store.tip, seq))
         return seq
+
+    def _remove(self, write: CutLog | EraseStore) -> None:
+        store = self._held.stores.get(write.key)
+        if store is None or store.last_seq is None:
+            return
+        if isinstance(write, EraseStore):
+            self._rows.removals.append(Erasure(write, store.sid, store.last_seq))
+            self._touch(write.key).last_seq = None
+            return
+        if write.above is None:
+            if store.tip is not None or write.below is not None or write.seqs != (store.last_seq,):
+                return
+            self._touch(write.key).last_seq = None
+        self._rows.removals.append(write)
+
+    def _spend(self, write: TrimRun | ForgetRun | SweepSignals) -> None:
+        run = None if isinstance(write, SweepSignals) else self._held.runs.get(write.run_id)
+        if run is not None or isinstance(write, SweepSignals):
+            self._rows.spent.append((write, 0 if run is None else run.no))
+        if isinstance(write, ForgetRun):
+            self._held.runs.pop(write.run_id, None)
 
     def _touch(self, key: StoreKey) -> HeldStore:
         store = self._held.store(key)

@@ -10,7 +10,11 @@ from ...core.batch import (
     Batch,
     ChangeRun,
     CreateStore,
+    CutLog,
     DeleteStore,
+    EraseStore,
+    ForgetRun,
+    Form,
     InsertRun,
     NoReceipt,
     NoRun,
@@ -26,6 +30,8 @@ from ...core.batch import (
     SendSignal,
     StoreAbsent,
     StoreAt,
+    SweepSignals,
+    TrimRun,
     WaiterAt,
     WriteBase,
     WriteReceipt,
@@ -39,9 +45,10 @@ __all__ = ["KEPT", "Asked", "Held", "HeldRun", "HeldStore"]
 class Asked:
     """What a group has to know of what is stored."""
 
-    __slots__ = ("receipts", "runs", "stores", "waiters")
+    __slots__ = ("forms", "receipts", "runs", "stores", "waiters")
 
     def __init__(self) -> None:
+        self.forms: set[tuple[str, Form]] = set()
         self.stores: set[StoreKey] = set()
         self.receipts: set[tuple[StoreKey, StepId]] = set()
         self.runs: set[str] = set()
@@ -63,7 +70,11 @@ class Asked:
                         asked.waiters.add((expected.key, expected.step))
             for write in batch.writes:
                 match write:
-                    case PatchStore() | CreateStore() | DeleteStore():
+                    case PatchStore() | CreateStore():
+                        asked.stores.add(write.key)
+                        if write.form is not None:
+                            asked.forms.add((write.key.name, write.form))
+                    case DeleteStore() | CutLog() | EraseStore():
                         asked.stores.add(write.key)
                     case WriteReceipt():
                         asked.receipts.add((write.receipt.key, write.receipt.step))
@@ -75,13 +86,13 @@ class Asked:
                         asked.runs.add(row.id)
                     case SendSignal(row):
                         asked.runs.add(row.run_id)
-                    case ChangeRun(run_id) | ReadSignal(run_id):
+                    case ChangeRun(run_id) | ReadSignal(run_id) | TrimRun(run_id) | ForgetRun(run_id):
                         asked.runs.add(run_id)
                     case RegisterWaiter(waiter):
                         asked.stores.add(waiter.key)
                     case RemoveWaiter() | PassTurn():
                         asked.stores.add(write.key)
-                    case WriteBase() | RenewLeases():
+                    case WriteBase() | RenewLeases() | SweepSignals():
                         pass
         return asked
 
@@ -90,12 +101,14 @@ class Asked:
 class HeldStore:
     """A store's row: its tip, None where it is deleted, and its last change. `stored`: there is a row in the table.
 
-    `waited`: somebody may wait there. `masks`: at least those that the paths of its waiters have; None is not known.
+    `fno` is the number of the form of the tip. `waited`: somebody may wait there. `masks`: at least those that the
+    paths of its waiters have; None is not known.
     """
 
     sid: int
     tip: Revision | None = None
     last_seq: int | None = None
+    fno: int | None = None
     stored: bool = True
     waited: bool = False
     masks: set[int] | None = None
@@ -119,11 +132,14 @@ class Held:
     """
 
     __slots__ = (
+        "forms",
         "generations",
+        "last_fno",
         "last_no",
         "last_seq",
         "last_sid",
         "new",
+        "new_forms",
         "receipts",
         "runs",
         "sequence",
@@ -131,13 +147,16 @@ class Held:
         "stores",
     )
 
-    def __init__(self, last_sid: int, last_seq: int, last_no: int, sequence: int) -> None:
+    def __init__(self, last_sid: int, last_seq: int, last_no: int, sequence: int, last_fno: int) -> None:
         self.last_sid = last_sid
         self.last_seq = last_seq
         self.last_no = last_no
+        self.last_fno = last_fno
         self.sequence = self.stored_sequence = sequence
         """The last number given to a registration, a wake or a signal."""
         self.generations: dict[tuple[StoreKey, StepId], int] = {}
+        self.forms: dict[tuple[str, Form], int] = {}
+        self.new_forms: list[tuple[str, Form]] = []
         self.stores: dict[StoreKey, HeldStore] = {}
         self.receipts: dict[tuple[StoreKey, StepId], Receipt] = {}
         self.runs: dict[str, HeldRun] = {}
@@ -174,15 +193,27 @@ class Held:
             self.new.append(store)
         return store
 
+    def form(self, name: str, form: Form) -> int:
+        """The number of the form, given now if it has none."""
+        number = self.forms.get((name, form))
+        if number is None:
+            self.last_fno = number = self.last_fno + 1
+            self.forms[name, form] = number
+            self.new_forms.append((name, form))
+        return number
+
     def committed(self) -> None:
         """What was going to be written is stored. Receipts and waiters are not kept: they are asked for once or so."""
         self.receipts.clear()
         self.generations.clear()
+        self.new_forms.clear()
         self.stored_sequence = self.sequence
         if len(self.stores) > KEPT:
             self.stores.clear()
         if len(self.runs) > KEPT:
             self.runs.clear()
+        if len(self.forms) > KEPT:
+            self.forms.clear()
         for store in self.new:
             store.stored = True
         self.new.clear()

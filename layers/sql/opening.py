@@ -31,6 +31,7 @@ __all__ = [
     "connect_inspector",
     "connect_reader",
     "connect_writer",
+    "empty_log",
     "is_writable",
     "open_file",
 ]
@@ -69,6 +70,7 @@ def connect_writer(path: str, durability: Durability, vfs: str | None = None) ->
         f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
         f"journal_size_limit = {LOG_BYTES}",
         f"cache_size = -{CACHE_KIB}",
+        "secure_delete = 1",  # so that what is purged is not left behind in pages that are free
     )
     return _patiently(path, lambda: _connect(path, pragmas, vfs))
 
@@ -77,6 +79,20 @@ def connect_inspector(path: str) -> Connection:
     """For looking only: as the writer where it can be written; otherwise nothing is made beside the file."""
     frozen = not is_writable(path) and not _has_log(path)
     return _patiently(path, lambda: _connect(path, ("synchronous = full",), frozen=frozen))
+
+
+def empty_log(path: str) -> bool:
+    """Move the write-ahead log to the file and empty it; False if others kept it busy, for seconds. It blocks."""
+    connection = Connection(path)
+    try:
+        for pause in Pauses().until(LIMITS.busy_wait_s):
+            busy, _, _ = connection.rows("pragma wal_checkpoint(truncate)")[0]
+            if not busy:
+                return True
+            time.sleep(pause)
+        return False
+    finally:
+        connection.close()
 
 
 def is_writable(path: str) -> bool:

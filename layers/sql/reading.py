@@ -17,6 +17,7 @@ from .connection import Connection
 from .held import KEPT
 from .rows import (
     optional_integer,
+    read_form,
     read_receipt,
     read_run,
     read_signal,
@@ -38,12 +39,14 @@ __all__ = [
     "run",
     "runs",
     "signals",
+    "snapshot",
     "steps",
     "stores",
     "tail",
     "tip",
     "waiters",
     "wakes",
+    "way_down",
 ]
 
 # --- stores -----------------------------------------------------------------
@@ -71,7 +74,7 @@ def tip(connection: Connection, key: StoreKey) -> Revision | None:
 
 
 def tail(connection: Connection, key: StoreKey, after: Revision) -> tuple[Commit, ...] | None:
-    # The rows below a tip never change, so the two statements need no transaction to agree.
+    # The rows below a tip never change; if they are cut out in between, a version is missing.
     row = connection.row(sql.HELD_STORE, key.name, key.id)
     if row is None or row[1] != after.instance_id:
         return None
@@ -79,8 +82,8 @@ def tail(connection: Connection, key: StoreKey, after: Revision) -> tuple[Commit
     if behind <= 0:
         return () if behind == 0 else None
     rows = connection.rows(sql.TAIL_CHAIN, to_integer(row[3]), after.version + 1)
-    if len(rows) != behind or any(kind != PATCHED for _, kind, _ in rows):
-        return None  # the instance began later
+    if len(rows) != behind or any(kind != PATCHED for _, kind, _ in rows) or rows[-1][0] != after.version + 1:
+        return None  # the instance began later, or is kept only from a later revision on
     return tuple(
         Commit(Revision(after.instance_id, to_integer(version)), to_blob(patch)) for version, _, patch in reversed(rows)
     )
@@ -88,14 +91,14 @@ def tail(connection: Connection, key: StoreKey, after: Revision) -> tuple[Commit
 
 def document(connection: Connection, key: StoreKey, at: Revision | None) -> Document | None:
     """A ValueError says that the tip, which must be there, cannot be found."""
-    with _snapshot(connection):
+    with snapshot(connection):
         row = connection.row(sql.HELD_STORE, key.name, key.id)
         if row is None:
             return None
         sid, instance, version, last_seq = row
         tip = None if instance is None else Revision(to_text(instance), to_integer(version))
         if at is not None and at != tip:
-            begin = _way_down(connection, to_integer(sid), at, at.instance_id == instance, optional_integer(last_seq))
+            begin = way_down(connection, to_integer(sid), at, at.instance_id == instance, optional_integer(last_seq))
             return None if begin is None else _from_chain(connection, begin, at)
         if tip is None:
             return None
@@ -105,7 +108,7 @@ def document(connection: Connection, key: StoreKey, at: Revision | None) -> Docu
         return found
 
 
-def _way_down(connection: Connection, sid: int, at: Revision, current: bool, last_seq: int | None) -> int | None:
+def way_down(connection: Connection, sid: int, at: Revision, current: bool, last_seq: int | None) -> int | None:
     """The row of the log from which the way down to a revision is short; None where there was no such instance."""
     if current:
         ends = connection.row(sql.INSTANCE_BEGIN, last_seq, sid, at.instance_id)
@@ -130,7 +133,8 @@ def _from_chain(connection: Connection, begin: int, at: Revision) -> Document | 
     if base is None:
         raise ValueError("it has no base")
     patches = tuple(to_blob(patch) for _, _, _, patch in reversed(patched))
-    return Document(at, to_integer(chain[0][0]), to_blob(base[0]), patches)
+    seq = to_integer(chain[0][0])
+    return Document(at, seq, to_blob(base[0]), patches, read_form(connection.row(sql.FORM, seq)))
 
 
 def stores(connection: Connection, name: str | None) -> tuple[StoreTip, ...]:
@@ -146,7 +150,7 @@ def stores(connection: Connection, name: str | None) -> tuple[StoreTip, ...]:
 
 
 @contextmanager
-def _snapshot(connection: Connection) -> Generator[None]:
+def snapshot(connection: Connection) -> Generator[None]:
     """What is read inside is of one moment."""
     connection.run("begin")
     try:
@@ -183,7 +187,7 @@ def steps(connection: Connection, run_id: str) -> tuple[StepRow, ...]:
 def due(connection: Connection, workflows: Sequence[str], now_ms: int, dead: Sequence[str], limit: int) -> DueRuns:
     if not workflows:
         return DueRuns((), None)
-    with _snapshot(connection):
+    with snapshot(connection):
         rows = connection.rows(sql.due_runs(len(workflows), len(dead)), now_ms, *dead, *workflows, limit)
         later = connection.row(sql.next_free(len(workflows), len(dead)), now_ms, *dead, *workflows)
     return DueRuns(tuple(map(read_run, rows)), None if later is None else to_integer(later[0]))
@@ -213,7 +217,7 @@ def waiters(connection: Connection, key: StoreKey | None, run_id: str | None) ->
 
 
 def wakes(connection: Connection, after: int) -> tuple[Wake, ...]:
-    with _snapshot(connection):  # a number that is missing here must not come to light below one that is given
+    with snapshot(connection):  # a number that is missing here must not come to light below one that is given
         due = connection.rows(sql.DUE_WAITERS, after)
         unread = connection.rows(sql.UNREAD_SIGNALS, after)
     owed = [Wake(to_integer(no), to_text(run_id), None) for no, run_id in unread]

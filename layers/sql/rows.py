@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias, get_args
 
 from ...core import paths
-from ...core.batch import Receipt
+from ...core.batch import Form, Receipt
 from ...core.model import Revision, StepId, StoreKey
 from ...core.run import RunRow, RunState
 from ...core.signal import SignalRow
@@ -19,6 +19,7 @@ __all__ = [
     "optional_blob",
     "optional_integer",
     "optional_text",
+    "read_form",
     "read_receipt",
     "read_run",
     "read_signal",
@@ -67,6 +68,11 @@ def optional_text(value: Value) -> str | None:
 
 def optional_blob(value: Value) -> bytes | None:
     return None if value is None else to_blob(value)
+
+
+def read_form(row: Row | None) -> Form | None:
+    """In the order of the columns of `FORM`; None where there is none."""
+    return None if row is None else Form(to_integer(row[0]), to_text(row[1]))
 
 
 def read_receipt(key: StoreKey, step: StepId, row: Row) -> Receipt:

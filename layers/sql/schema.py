@@ -5,6 +5,10 @@ asked for one; the whole document is written only now and then, to `base`. The r
 the log, each naming the one before it, from `store.last_seq` down; the chain goes on when a store is deleted and made
 again, so that every revision stays readable. The numbers of rows are given by whoever writes, inside the transaction.
 
+Retention cuts stretches out of a chain (`core/retention.py`). The row above a stretch then names the one below it; if
+it is a patch it has a base, and in `instance` its instance, as if that began there. So a patch whose version does not
+follow that of the row it names is where reading begins, or is damaged.
+
 Those that wait together are a row of `line`: the members of a queue of one instance, or one waiter alone. What counts
 for them all, the revision of the last look and the paths that it read, is there; `line_path` has a row for each path,
 to be found by what a commit has changed (`path_rows.py`). `sequence` holds the last number that was given to a
@@ -175,6 +179,25 @@ def _waiting(d: Dialect) -> tuple[str, ...]:
     )
 
 
-MIGRATIONS: Final[tuple[Callable[[Dialect], tuple[str, ...]], ...]] = (_tables, _waiting)
+def _history(d: Dialect) -> tuple[str, ...]:
+    return (
+        f"""
+        create table form (
+            fno {d.integer} primary key,
+            name text not null,
+            version {d.integer} not null,
+            fingerprint text not null,
+            unique (name, version, fingerprint)
+        )""",
+        # The form of the document at a revision, and at the tip; null: not known.
+        f"alter table log add column fno {d.integer}",
+        f"alter table store add column fno {d.integer}",
+        # What was given to rows that are gone is not given again.
+        f"alter table sequence add column seq {d.integer} not null default 0",
+        f"alter table sequence add column run_no {d.integer} not null default 0",
+    )
+
+
+MIGRATIONS: Final[tuple[Callable[[Dialect], tuple[str, ...]], ...]] = (_tables, _waiting, _history)
 
 SCHEMA_VERSION: Final = len(MIGRATIONS)

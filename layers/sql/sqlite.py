@@ -16,18 +16,19 @@ from ...core.batch import Batch, Commit, Document, Receipt
 from ...core.damage import Damaged, damaged_history, damaged_rows
 from ...core.model import Revision, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Outcome, Success
+from ...core.retention import StoredChange
 from ...core.run import RunRow, RunState
 from ...core.signal import SignalRow
 from ...core.step import StepRow
 from ...core.waiter import WaiterRow, Wake
 from ...services.clock import Clock
-from ...services.ledger import DueRuns, News, StoreTip, Verdict
+from ...services.ledger import DueRuns, News, PinPage, RunWeight, StoreTip, Verdict
 from ..listeners import Listeners
-from . import reading
+from . import history, reading, retention
 from .committer import CommitMode, Committer
 from .connection import Connection, DatabaseError, is_busy, is_damage, reason_of
 from .limits import LIMITS
-from .opening import Durability, connect_reader, connect_writer, open_file
+from .opening import Durability, connect_reader, connect_writer, empty_log, open_file
 from .pauses import Pauses
 from .watch import Watch
 from .writer import OnPoint, Writer
@@ -118,6 +119,11 @@ class SqlLedger:
     async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
         return await self._read(lambda connection: reading.document(connection, key, at), key, at)
 
+    async def revisions(
+        self, key: StoreKey, *, limit: int = 100, before: Revision | StoredChange | None = None, patches: bool = True
+    ) -> Outcome[tuple[StoredChange, ...], Unavailable]:
+        return await self._read(lambda connection: history.revisions(connection, key, limit, before, patches), key)
+
     async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
         return await self._read(lambda connection: reading.stores(connection, name))
 
@@ -164,6 +170,38 @@ class SqlLedger:
 
     async def signals(self, run_id: str, name: str | None = None) -> Outcome[tuple[SignalRow, ...], Unavailable]:
         return await self._read(lambda connection: reading.signals(connection, run_id, name))
+
+    # --- what retention asks ------------------------------------------------
+
+    async def histories(
+        self, *, after: StoreKey | None = None, limit: int = 100
+    ) -> Outcome[tuple[StoreKey, ...], Unavailable]:
+        return await self._read(lambda connection: retention.histories(connection, after, limit))
+
+    async def pins(
+        self, *, after: tuple[str | int, ...] | None = None, limit: int = 1000
+    ) -> Outcome[PinPage, Unavailable]:
+        return await self._read(lambda connection: retention.pins(connection, after, limit))
+
+    async def run_weight(self, run_id: str) -> Outcome[RunWeight, Unavailable]:
+        return await self._read(lambda connection: retention.run_weight(connection, run_id))
+
+    async def last_numbers(self) -> Outcome[tuple[int, int], Unavailable]:
+        return await self._read(retention.last_numbers)
+
+    async def settle(self) -> Outcome[None, Unavailable]:
+        """As promised: what is in the write-ahead log goes to the file, and the log becomes empty."""
+        if (refusal := self._refusal()) is not None:
+            return Failure(refusal)
+        try:
+            emptied = await asyncio.to_thread(empty_log, self._reader.path)
+        except DatabaseError as error:
+            return Failure(Unavailable(f"the write-ahead log could not be emptied: {reason_of(error)}", "no"))
+        if emptied:
+            return Success(None)
+        return Failure(Unavailable("the write-ahead log could not be emptied: others keep the database busy", "no"))
+
+    # --- news ---------------------------------------------------------------
 
     def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
         """As promised. While anybody listens, the file is watched for what other processes commit.

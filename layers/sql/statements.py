@@ -9,10 +9,13 @@ __all__ = [
     "BASE",
     "CANCEL_REQUESTS",
     "DOCUMENT_CHAIN",
+    "FORM",
+    "HELD_FORM",
     "HELD_RECEIPT",
     "HELD_RUN",
     "HELD_STORE",
     "INSERT_BASE",
+    "INSERT_FORM",
     "INSERT_LOG",
     "INSERT_RECEIPT",
     "INSERT_RUN",
@@ -41,14 +44,15 @@ __all__ = [
 # --- what a group is judged by ----------------------------------------------
 
 LAST_NUMBERS: Final = """
-select coalesce((select max(sid) from store), 0), coalesce((select max(seq) from log), 0),
-       coalesce((select max(no) from run), 0), (select no from sequence)"""
+select coalesce((select max(sid) from store), 0), max(coalesce((select max(seq) from log), 0), seq),
+       max(coalesce((select max(no) from run), 0), run_no), no, coalesce((select max(fno) from form), 0)
+from sequence"""
 
 HELD_STORE: Final = "select sid, instance, version, last_seq from store where name = ? and id = ?"
 
 # With whether anybody waits there.
 HELD_STORE_TO_WRITE: Final = """
-select sid, instance, version, last_seq, exists (select 1 from line where line.sid = store.sid)
+select sid, instance, version, last_seq, fno, exists (select 1 from line where line.sid = store.sid)
 from store where name = ? and id = ?"""
 
 HELD_WAITER: Final = """
@@ -57,17 +61,22 @@ where s.name = ? and s.id = ? and w.run_id = ? and w.key = ?"""
 
 HELD_RECEIPT: Final = "select kind, instance, version, value from receipt where run_id = ? and key = ? and sid = ?"
 
+HELD_FORM: Final = "select fno from form where name = ? and version = ? and fingerprint = ?"
+
 HELD_RUN: Final = "select no, fence, state from run where id = ?"
 
 # --- what a group writes ----------------------------------------------------
 
 INSERT_STORE: Final = """
-insert into store (instance, version, last_seq, updated_at_ms, sid, name, id) values (?, ?, ?, ?, ?, ?, ?)"""
+insert into store (instance, version, last_seq, fno, updated_at_ms, sid, name, id) values (?, ?, ?, ?, ?, ?, ?, ?)"""
 
-UPDATE_STORE: Final = "update store set instance = ?, version = ?, last_seq = ?, updated_at_ms = ? where sid = ?"
+UPDATE_STORE: Final = """
+update store set instance = ?, version = ?, last_seq = ?, fno = ?, updated_at_ms = ? where sid = ?"""
+
+INSERT_FORM: Final = "insert into form (fno, name, version, fingerprint) values (?, ?, ?, ?)"
 
 INSERT_LOG: Final = """
-insert into log (seq, sid, version, prev_seq, instance, kind, at_ms, patch) values (?, ?, ?, ?, ?, ?, ?, ?)"""
+insert into log (seq, sid, version, prev_seq, instance, kind, at_ms, patch, fno) values (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 INSERT_BASE: Final = "insert into base (seq, sid, version, document) values (?, ?, ?, ?)"
 
@@ -204,8 +213,10 @@ STORES_NAMED: Final = """
 select name, id, instance, version, updated_at_ms from store
 where name = ? and instance is not null order by name, id"""
 
-# The rows with which an instance ended, and began: the tip's for the one that lives, else that of its deletion.
-INSTANCE_BEGIN: Final = "select ?, seq from log where sid = ? and instance = ?"
+# The rows with which an instance ends, and begins: the tip's for the one that lives, else that of its deletion.
+INSTANCE_BEGIN: Final = """
+select ?, min(seq) from log where sid = ? and instance = ?
+having count(*) > 0"""
 
 INSTANCE_END: Final = """
 select max(seq), min(seq) from log where sid = ? and instance = ?
@@ -223,13 +234,16 @@ with recursive chain (seq, prev_seq, version, kind, patch, based) as (
     union all
     select l.seq, l.prev_seq, l.version, l.kind, l.patch, exists (select 1 from base b where b.seq = l.seq)
     from chain c join log l on l.seq = c.prev_seq
-    where not (c.based and c.version <= ?)
+    where not (c.based and c.version <= ?) and not (l.kind = 2)
 )
 select seq, version, kind, patch from chain"""
 
+FORM: Final = "select f.version, f.fingerprint from log l join form f on f.fno = l.fno where l.seq = ?"
+
 BASE: Final = "select document from base where seq = ?"
 
-# Down the chain from one row, until the row that follows the given version, or the row with which the instance began.
+# Down the chain from one row, until the row that follows the given version, or the row with which the instance began;
+# or, where that was cut out, the one below it.
 TAIL_CHAIN: Final = """
 with recursive chain (prev_seq, version, kind, patch) as (
     select prev_seq, version, kind, patch from log where seq = ?

@@ -175,7 +175,7 @@ class WaitingRows:
         if behind > CHECKED_COMMITS:
             return True
         rows = self._connection.rows(sql.TAIL_CHAIN, wait.last_seq, look.version + 1)
-        if len(rows) != behind or any(kind != PATCHED for _, kind, _ in rows):
+        if len(rows) != behind or any(kind != PATCHED for _, kind, _ in rows) or rows[-1][0] != look.version + 1:
             return True
         return may_have_met([to_blob(patch) for _, _, patch in rows], core_paths.decode(look.paths))
 

@@ -23,13 +23,16 @@ from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, rea
 from .group import Judged, Rows, decide
 from .held import Asked, Held, HeldRun, HeldStore
 from .opening import CHECKPOINT_PAGES
+from .retention import KEEP_NUMBERS, write_removals, write_spent
 from .rows import optional_integer, read_receipt, to_integer, to_text
 from .statements import (
+    HELD_FORM,
     HELD_RECEIPT,
     HELD_RUN,
     HELD_STORE_TO_WRITE,
     HELD_WAITER,
     INSERT_BASE,
+    INSERT_FORM,
     INSERT_LOG,
     INSERT_RECEIPT,
     INSERT_STORE,
@@ -133,7 +136,7 @@ class Writer:
             held = self._held = _read_held(connection, group, self._held)
             verdicts, rows = decide(group, held, at_ms)
             self._reached(CommitPoint.AFTER_JUDGEMENT)
-            _write_rows(connection, rows, self._reached)
+            _write_rows(connection, held, rows, self._reached)
             woke = _write_waiting(connection, held, rows, verdicts, self._reached)
             self._reached(CommitPoint.BEFORE_COMMIT)
         except BaseException:
@@ -255,6 +258,9 @@ def _read_held(connection: Connection, group: Sequence[Judged], held: Held | Non
         held = Held(*map(to_integer, numbers))
     for key in asked.stores:
         _read_store(connection, key, held)
+    for name, form in asked.forms:
+        if (name, form) not in held.forms and (row := connection.row(HELD_FORM, name, form.version, form.fingerprint)):
+            held.forms[name, form] = to_integer(row[0])
     for key, step in asked.receipts:
         store = _read_store(connection, key, held)
         if store and (row := connection.row(HELD_RECEIPT, step.run_id, step.key, store.sid)):
@@ -271,14 +277,20 @@ def _read_held(connection: Connection, group: Sequence[Judged], held: Held | Non
 def _read_store(connection: Connection, key: StoreKey, held: Held) -> HeldStore | None:
     store = held.stores.get(key)
     if store is None and (row := connection.row(HELD_STORE_TO_WRITE, key.name, key.id)):
-        sid, instance, version, seq, waited = row
+        sid, instance, version, seq, fno, waited = row
         tip = None if instance is None else Revision(to_text(instance), to_integer(version))
-        store = held.stores[key] = HeldStore(to_integer(sid), tip, optional_integer(seq), waited=bool(waited))
+        store = HeldStore(to_integer(sid), tip, optional_integer(seq), optional_integer(fno), waited=bool(waited))
+        held.stores[key] = store
     return store
 
 
-def _write_rows(connection: Connection, rows: Rows, reached: OnPoint) -> None:
+def _write_rows(connection: Connection, held: Held, rows: Rows, reached: OnPoint) -> None:
     """Write table by table, and say so after each kind of row."""
+    if rows.spent:
+        write_spent(connection, rows)
+    if held.new_forms:
+        forms = [(held.forms[name, form], name, form.version, form.fingerprint) for name, form in held.new_forms]
+        connection.run_many(INSERT_FORM, forms)
     if rows.touched:
         new, stored = rows.stores()
         connection.run_many(INSERT_STORE, new)
@@ -294,6 +306,10 @@ def _write_rows(connection: Connection, rows: Rows, reached: OnPoint) -> None:
     if rows.receipts:
         connection.run_many(INSERT_RECEIPT, rows.receipts)
         reached(CommitPoint.AFTER_RECEIPTS)
+    if rows.removals:
+        write_removals(connection, rows)
+    if rows.removals or rows.spent:
+        connection.run(KEEP_NUMBERS, held.last_seq, held.last_no)
     if rows.runs:
         for sql, changes in groupby(rows.runs, key=itemgetter(0)):  # in their order
             connection.run_many(sql, [values for _, values in changes])

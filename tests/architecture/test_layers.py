@@ -142,6 +142,7 @@ LEDGER_CALLS: Mapping[str, Callable[[Ledger], Answer]] = {
     "due": lambda ledger: ledger.due(["w"], 0),
     "owners": lambda ledger: ledger.owners(),
     "receipt": lambda ledger: ledger.receipt(KEY, STEP),
+    "revisions": lambda ledger: ledger.revisions(KEY),
     "run": lambda ledger: ledger.run("run"),
     "runs": lambda ledger: ledger.runs(),
     "signals": lambda ledger: ledger.signals("run"),

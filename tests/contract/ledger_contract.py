@@ -47,11 +47,12 @@ from .ledger_batches import (
     patch,
     start,
 )
+from .ledger_revisions_contract import LedgerRevisionsContract
 from .ledger_runs_contract import LedgerRunsContract
 from .ledger_waiters_contract import LedgerWaitersContract
 
 
-class LedgerContract(LedgerRunsContract, LedgerWaitersContract):
+class LedgerContract(LedgerRevisionsContract, LedgerRunsContract, LedgerWaitersContract):
     # --- stores -------------------------------------------------------------
 
     async def test_a_created_store_is_there(self, ledger: Ledger) -> None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from stepwell import Failure, Ledger, Outcome, Revision, StepId, StoreKey, Unavailable
 from stepwell.core.batch import Batch, Commit, Document, Receipt
+from stepwell.core.retention import StoredChange
 from stepwell.core.run import RunRow, RunState
 from stepwell.core.signal import SignalRow
 from stepwell.core.step import StepRow
@@ -39,6 +40,11 @@ class LedgerDouble:
 
     async def document(self, key: StoreKey, at: Revision | None = None) -> Outcome[Document | None, Unavailable]:
         return await self.real.document(key, at)
+
+    async def revisions(
+        self, key: StoreKey, *, limit: int = 100, before: Revision | StoredChange | None = None, patches: bool = True
+    ) -> Outcome[tuple[StoredChange, ...], Unavailable]:
+        return await self.real.revisions(key, limit=limit, before=before, patches=patches)
 
     async def stores(self, name: str | None = None) -> Outcome[tuple[StoreTip, ...], Unavailable]:
         return await self.real.stores(name)

@@ -55,6 +55,7 @@ async def test_a_ledger_that_was_released_says_so_whatever_it_is_asked(host: str
         await ledger.tip(ORDER),
         await ledger.tail(ORDER, at(0)),
         await ledger.document(ORDER),
+        await ledger.revisions(ORDER),
         await ledger.stores(),
         await ledger.run("run-1"),
         await ledger.runs(),
@@ -81,6 +82,7 @@ async def test_no_ledger_says_so_whatever_it_is_asked() -> None:
             await ledger.tip(ORDER),
             await ledger.tail(ORDER, at(0)),
             await ledger.document(ORDER),
+            await ledger.revisions(ORDER),
             await ledger.stores(),
             await ledger.run("run-1"),
             await ledger.runs(),
@@ -94,7 +96,7 @@ async def test_no_ledger_says_so_whatever_it_is_asked() -> None:
             await ledger.signals("run-1"),
         ]
         ledger.subscribe(lambda _: None)()
-    assert len(answers) == 18
+    assert len(answers) == 19
     for answer in answers:
         assert isinstance(answer, Failure)
         failure = answer.failure()

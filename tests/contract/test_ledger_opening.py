@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.core.batch import Batch, Document, Form, PatchStore, StoreAt
 from stepwell.core.outcome import Failure, Success
 from stepwell.layers import clock
 from stepwell.layers import ledger as ledgers
@@ -201,6 +202,41 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
     connection.close()
 
 
+VERSION_2 = (
+    "insert into store values (1, 'orders', 'o-1', 'instance-1', 2, 3, 5)",
+    "insert into log values (1, 1, 0, null, 'instance-1', 0, 3, null)",
+    "insert into log values (2, 1, 1, 1, null, 1, 4, x'5b315d')",
+    "insert into log values (3, 1, 2, 2, null, 1, 5, x'5b325d')",
+    "insert into base values (1, 1, 0, x'7b7d')",
+    "insert into receipt values ('run-1', 'charge', 1, 'update', 'instance-1', 2, x'')",
+    "update sequence set no = 7",
+    f"pragma application_id = {APPLICATION_ID}",
+    "pragma user_version = 2",
+)
+"""A store at its second change, as it was written before forms were kept."""
+
+
+async def test_a_database_of_version_2_is_migrated_with_what_is_in_it(tmp_path: Path) -> None:
+    statements = [statement for migration in MIGRATIONS[:2] for statement in migration(SQLITE)]
+    path = sqlite_file(tmp_path / "app.db", "pragma journal_mode = wal", *statements, *VERSION_2)
+    form = Form(1, "f")
+    for opening in range(2):
+        async with build(ledgers.layer(path) | clock.layer_test()) as built:
+            ledger = get(built.unwrap(), Ledger)
+            assert await ledger.document(ORDER, at(2)) == Success(Document(at(2), 3, b"{}", (b"[1]", b"[2]")))
+            rows = (await ledger.revisions(ORDER)).unwrap()
+            assert [(row.seq, row.at_ms, row.form) for row in rows[opening:]] == [
+                (3, 5, None),
+                (2, 4, None),
+                (1, 3, None),
+            ]
+            if opening == 0:
+                change = PatchStore(ORDER, at(3), b"[3]", form=form)
+                assert committed(await ledger.commit(Batch((StoreAt(ORDER, at(2)),), (change,)))).seqs == (4,)
+            found = (await ledger.document(ORDER)).unwrap()
+            assert found == Document(at(3), 4, b"{}", (b"[1]", b"[2]", b"[3]"), form)
+
+
 async def test_what_was_committed_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
     for expected in (None, at(0)):
         async with build(ledgers.layer(tmp_path / "app.db") | clock.layer_test()) as built:
@@ -259,4 +295,4 @@ def test_ten_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
 def test_migrations_are_never_edited() -> None:
     """A released migration has run on somebody's file: what is to change goes into a new one."""
     digests = [hashlib.sha256("\0".join(migration(SQLITE)).encode()).hexdigest()[:16] for migration in MIGRATIONS]
-    assert digests == ["6c50f866005038fc", "14acfd7dc52a0efe"]
+    assert digests == ["6c50f866005038fc", "14acfd7dc52a0efe", "f7646e7806e173cf"]
