@@ -75,6 +75,7 @@ SMALL = [
 SCANS = [
     Case("next(i for i in items if i.status == ...)", lambda s: next((i for i in s.items if i.status == "x"), None)),
     Case("sum(1 for i in items if i.status == ...)", lambda s: sum(1 for i in s.items if i.status == "x") or None),
+    Case("sum(i.attempts for i in items)", lambda s: sum(i.attempts for i in s.items) or None),
     Case("max(items, key=...)", lambda s: max(s.items, key=_attempts).id < 0 or None),
     Case("next(i for i in by.values() if ...)", lambda s: next((i for i in s.by.values() if i.status == "x"), None)),
 ]

@@ -31,7 +31,7 @@ from .drafts.faces import child_of, node_of
 from .drafts.intake import plain
 from .drafts.node import Context, DraftEnded, Root
 from .drafts.read_marks import Reads, first_reads
-from .drafts.reads import view_of
+from .drafts.reads import made_view
 from .drafts.results import Selected, detach_error, detached
 from .kind import ATOMS, stands_for
 from .model import Paths, Replace
@@ -126,7 +126,7 @@ def track_reads(state: _T, selector: Callable[[_T], _R]) -> tuple[_R, Paths]:
     """
     reads = first_reads()
     try:
-        view = state if type(state) in ATOMS else stands_for(state, view_of(state, reads, None, None))
+        view = state if type(state) in ATOMS else stands_for(state, made_view(state, reads, None, None))
         found = selector(view)
         if type(found) in ATOMS:
             return found, reads.paths()
@@ -161,7 +161,7 @@ def take(
     try:
         draft: _T = stands_for(state, state if type(state) in ATOMS else child_of(root, None, state))
         try:
-            found = selector(stands_for(state, state if type(state) in ATOMS else view_of(state, reads, None, None)))
+            found = selector(stands_for(state, state if type(state) in ATOMS else made_view(state, reads, None, None)))
             if found is None or found is False:
                 return Took(found, reads.paths(), None)
             selected = Selected(_admitted("selector", selector, found))

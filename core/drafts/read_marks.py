@@ -151,11 +151,11 @@ class Reads:
         if self.whole:
             found.append(path)
             return
-        first, parts = self.first, self.parts
-        if self.shape or (first is None and self.each is None):
+        first, parts, each = self.first, self.parts, self.each
+        if self.shape or (first is None and each is None):
             found.append(path + (SHAPE,))  # noqa: RUF005  # which takes half the time, here and below
-        if self.each is not None:
-            self._collect_folded(path, self.each, found)
+        if each is not None:
+            self._collect_folded(path, each, found)
             return
         if first is not None:
             kid = self.kid
