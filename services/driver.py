@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
-
-from msgspec import Struct
 
 from ..core.codec import Codec
 from ..core.model import (
@@ -37,7 +36,8 @@ _R_co = TypeVar("_R_co", covariant=True)
 _T = TypeVar("_T")
 
 
-class StepCall(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class StepCall:
     """A step as a driver executes it: the function with its arguments bound, and how its result is kept."""
 
     key: str

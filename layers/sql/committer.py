@@ -75,8 +75,11 @@ class Committer:
     def __init__(self, writer: Writer, now_ms: Callable[[], int], mode: CommitMode, limits: Limits = LIMITS) -> None:
         self.tell: Callable[[News], None] = _tell_nobody
         """Called on the loop with the news of a group, before its callers are answered."""
+        self.tell_of_others: Callable[[], None] = _nothing
+        """Called on the loop when a group has met what others committed."""
         self._loop = asyncio.get_running_loop()
         self._writer = writer
+        writer.now_s = self._loop.time
         self._now_ms = now_ms
         self._limits = limits
         self._pauses = Pauses()
@@ -121,6 +124,11 @@ class Committer:
                 self._writer.close()
             else:
                 self._thread.stop()
+
+    def others(self) -> int | None:
+        """A number that changes when others have committed to the file; None if the writer is at work just now."""
+        is_free = not self._in_flight and (self._thread is None or self._thread.is_free)
+        return self._writer.others() if is_free else None
 
     # --- groups -------------------------------------------------------------
 
@@ -205,6 +213,9 @@ class Committer:
             self._pace.took(self._writer.commit_s)
         if transaction.news is not None:
             self.tell(transaction.news)
+        if self._writer.met_others:
+            self._writer.met_others = False
+            self.tell_of_others()
         begin = 0
         for call in calls:
             end = begin + len(call.batches)
@@ -213,6 +224,10 @@ class Committer:
         self._schedule()
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _tell_nobody(_: News) -> None:

@@ -22,7 +22,7 @@ from ...core.signal import SignalRow
 from ...core.step import StepRow
 from ...core.waiter import WaiterRow, Wake
 from ...services.clock import Clock
-from ...services.ledger import DueRuns, News, PinPage, RunWeight, StoreTip, Verdict
+from ...services.ledger import DueRuns, News, PinPage, RunWeight, SignalPage, StoreTip, Verdict
 from ..listeners import Listeners
 from . import history, reading, retention
 from .committer import CommitMode, Committer
@@ -72,6 +72,7 @@ class SqlLedger:
         self._listeners = Listeners()
         self._watch: Watch | None = None
         committer.tell = self._tell
+        committer.tell_of_others = self._tell_of_others
         self._closed = False
 
     async def close(self) -> None:
@@ -186,8 +187,11 @@ class SqlLedger:
     async def run_weight(self, run_id: str) -> Outcome[RunWeight, Unavailable]:
         return await self._read(lambda connection: retention.run_weight(connection, run_id))
 
-    async def last_numbers(self) -> Outcome[tuple[int, int], Unavailable]:
-        return await self._read(retention.last_numbers)
+    async def last_change(self) -> Outcome[int, Unavailable]:
+        return await self._read(retention.last_change)
+
+    async def stale_signals(self, *, after: int = 0, limit: int = 1000) -> Outcome[SignalPage, Unavailable]:
+        return await self._read(lambda connection: retention.stale_signals(connection, after, limit))
 
     async def settle(self) -> Outcome[None, Unavailable]:
         """As promised: what is in the write-ahead log goes to the file, and the log becomes empty."""
@@ -206,7 +210,7 @@ class SqlLedger:
     def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
         """As promised. While anybody listens, the file is watched for what other processes commit.
 
-        "elsewhere" may also come after commits of this ledger, though not for each of many.
+        What this ledger commits itself is no news of "elsewhere".
         """
         if self._refusal() is not None:
             return lambda: None
@@ -226,15 +230,19 @@ class SqlLedger:
             self._watch.commit()
         self._listeners.tell(news)
 
+    def _tell_of_others(self) -> None:
+        if self._watch is not None:
+            self._watch.met()
+
     def _end_watch(self) -> None:
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
 
     def _version(self) -> int | None:
-        """A number that is another one when somebody has committed; None where the file cannot tell now."""
+        """A number that is another one when others have committed; None where the file cannot tell now."""
         try:
-            return None if self._closed else reading.changes(self._reader)
+            return None if self._closed else self._committer.others()
         except DatabaseError:
             return None
 

@@ -27,6 +27,8 @@ class WriterThread:
         self._loop = loop
         self._bell = Bell(loop)
         self._writer = writer
+        self.is_free = False
+        """Whether it waits for work: the loop may use the writer then, unless it has handed over some."""
         writer.keeps_turn = True  # which is safe here, where no other code delays the moment of giving it up
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         # A daemon: a program that forgets to close its ledger must be able to end.
@@ -66,4 +68,7 @@ class WriterThread:
                 return self._work.get(timeout=KEEP_S)
             except Empty:
                 self._writer.give_up_turn()
-        return self._work.get()
+        self.is_free = True
+        work = self._work.get()
+        self.is_free = False
+        return work

@@ -4,7 +4,8 @@ Where the system tells of writes to a file (inotify), the log of the database is
 a commit that can be seen a sync later, so the file is asked at once, and then after pauses that double, until a second
 has passed without a further write. Elsewhere it is asked four times a second.
 
-Commits of this process look alike from here; what they cost is bounded by a pause between two questions.
+Writes of this process look alike from here; what they cost is bounded by a pause between two questions. Its writer, as
+it begins a commit, meets what others have committed before, and says so (`met`).
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Watch:
         self._pause = len(PAUSES_S)
         self._told = False
         self._busy = False
+        self._met = False
         self._timer: asyncio.TimerHandle | None = None
         self._log = f"{path}-wal"
         self._notices = _notices_of(self._log) if notified else None
@@ -75,6 +77,15 @@ class Watch:
         now = self._loop.time()
         if now >= self._asked_at + BUSY_PAUSE_S:  # never put off twice
             self._asked_at = now
+
+    def met(self) -> None:
+        """Others have committed, as this process knows by another way: tell of it now, or when it is time."""
+        self._met = True
+        at = self._asked_at + BUSY_PAUSE_S
+        if at <= self._loop.time():
+            self._ask()
+        elif self._timer is None or self._timer.when() > at:
+            self._ask_at(at)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -131,9 +142,12 @@ class Watch:
     def _ask(self) -> None:
         self._asked_at = self._loop.time()
         version = self._version()
-        self._told = version is not None and version != self._last
-        if self._told:
+        is_new = version is not None and version != self._last
+        self._told = is_new or self._met
+        self._met = False
+        if is_new:
             self._last = version
+        if self._told:
             self._tell()
 
 

@@ -6,7 +6,6 @@ it, by a commit or by rolling back. A connection that cannot even roll back is c
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -83,9 +82,10 @@ class Writer:
     find its batches planned on what others have changed since keeps it for their next try, if `keeps_turn` allows that;
     then `has_turn`. Otherwise whoever waits for the lock would always be the one who comes too late.
 
-    `is_alone` until it sees signs of others. `commit_s` is how long the last commit took, in seconds, without what
-    led to it. Where the log is to be moved to the file, which takes far longer, a commit does that too if it
-    `may_checkpoint`; otherwise one is `checkpoint_due` from then on.
+    `is_alone` until it sees signs of others; it has `met_others` whenever they have committed since it did. `commit_s`
+    is how long the last commit took by the clock `now_s`, in seconds, without what led to it. Where the log is to be
+    moved to the file, which takes far longer, a commit does that too if it `may_checkpoint`; otherwise one is
+    `checkpoint_due` from then on.
     """
 
     def __init__(self, connect: Callable[[], Connection], on_point: OnPoint | None = None) -> None:
@@ -102,6 +102,8 @@ class Writer:
         self.may_checkpoint = True
         self.checkpoint_due = False
         self.commit_s = 0.0
+        self.now_s: Callable[[], float] = _no_time
+        self.met_others = False
         self.news: News | None = None
         """What the last group has brought, None for nothing; of one that may have been committed, what it would."""
 
@@ -152,11 +154,11 @@ class Writer:
             return [*verdicts]
         self._courtesy = max(0, self._courtesy - 1)
         committed = False
-        began_s = time.perf_counter()
+        began_s = self.now_s()
         try:
             connection.run("commit")
             committed = True
-            self.commit_s = time.perf_counter() - began_s
+            self.commit_s = self.now_s() - began_s
             self._left_version = connection.data_version
             held.committed()
             self._reached(CommitPoint.AFTER_COMMIT)
@@ -181,6 +183,13 @@ class Writer:
         """Let go of the file, for good."""
         self._closed = True
         self._drop()
+
+    def others(self) -> int | None:
+        """A number that changes when others commit, and not when this writer does; None if it cannot be asked now."""
+        if self._connection is None or self._connection.in_transaction:
+            return None
+        (version,) = self._connection.rows("pragma data_version")[0]
+        return to_integer(version)
 
     @property
     def is_alone(self) -> bool:
@@ -215,6 +224,7 @@ class Writer:
             self._held = None
             if self._left_version is not None:
                 self._courtesy = COURTESY
+                self.met_others = True
         self._left_version = connection.data_version
 
     def _drop(self) -> None:
@@ -238,6 +248,10 @@ class Writer:
 
 def _is_conflict(verdict: Verdict) -> bool:
     return isinstance(verdict, Failure) and isinstance(verdict.failure(), Conflict)
+
+
+def _no_time() -> float:
+    return 0.0
 
 
 def _pass_by(_: CommitPoint) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stepwell.core.batch import Batch, CreateStore, StoreAbsent
 from stepwell.core.model import StoreKey
 from stepwell.core.outcome import Success
-from stepwell.layers.sql.committer import LITTLE_BYTES, Committer
+from stepwell.layers.sql.committer import LITTLE_BYTES, CommitMode, Committer
 from stepwell.layers.sql.connection import Connection
 from stepwell.layers.sql.opening import CHECKPOINT_PAGES, connect_reader, connect_writer, open_file
 from stepwell.layers.sql.pace import QUICK_S, Pace
@@ -159,3 +159,45 @@ async def test_whoever_is_not_alone_leaves_it_to_the_thread(tmp_path: Path) -> N
         _ = (await ledger.commit(next(changes))).unwrap()
         other.close()
     assert places.seen == ["thread", "thread"]
+
+
+# --- others on the file ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["thread", "inline", "auto"])
+async def test_what_it_commits_itself_is_no_sign_of_others(mode: CommitMode, tmp_path: Path) -> None:
+    path = open_file(tmp_path / "app.db", create=True)
+    committer, other = (
+        Committer(Writer(lambda: connect_writer(path, "normal")), lambda: 0, each) for each in (mode, "inline")
+    )
+    told: list[str] = []
+    committer.tell_of_others = lambda: told.append("others")
+
+    async def others() -> int:
+        while (number := committer.others()) is None:  # the thread is about to wait for work again
+            await asyncio.sleep(0)
+        return number
+
+    await committer.submit((create(),))
+    before = await others()
+    for version in range(1, 5):
+        await committer.submit((patch(version),))
+        assert await others() == before
+    assert told == []
+    await other.submit((patch(5),))
+    assert await others() != before
+    await committer.submit((patch(6),))
+    assert told == ["others"]
+    await committer.close()
+    await other.close()
+
+
+async def test_a_writer_at_work_is_not_asked_about_others(tmp_path: Path) -> None:
+    path = open_file(tmp_path / "app.db", create=True)
+    committer = Committer(Writer(lambda: connect_writer(path, "normal")), lambda: 0, "thread")
+    call = committer.submit((create(),))
+    await asyncio.sleep(0)  # it is handed over in this turn
+    seen = [committer.others()]
+    await call
+    assert seen == [None]
+    await committer.close()
