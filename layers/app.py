@@ -13,11 +13,12 @@ from ..services.clock import Clock
 from ..services.engine import Engine
 from ..services.ids import Ids
 from ..services.ledger import Ledger
+from ..services.revisions import Revisions
 from ..services.store import Store
 from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow
-from . import clock, engine, ids, ledger, store, waiters, wake_bus
+from . import clock, engine, ids, ledger, revisions, store, waiters, wake_bus
 from .layer import Layer
 from .sql.inspect import Disk, Inspection, has_wal_fix, sqlite_version
 from .sql.inspect import inspect as inspect_database
@@ -35,7 +36,7 @@ __all__ = [
     "sqlite_version",
 ]
 
-Services: TypeAlias = Clock | Engine | Ids | Ledger | Store | Waiters | WakeBus
+Services: TypeAlias = Clock | Engine | Ids | Ledger | Revisions | Store | Waiters | WakeBus
 """What every application gives."""
 
 
@@ -52,22 +53,24 @@ def layer(
     It drives the runs of its `workflows`; with `drive=False` it only knows their types.
     """
     host = ledger.layer(path, create=create) | clock.layer() | ids.layer() | wake_bus.layer()
-    return host | store.layer() | waiters.layer() | engine.layer(workflows, drive)
+    return host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
 
 
 def layer_memory(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:
     """An application that is gone with its process, on the machine's clock: for trying things out."""
     host = ledger.layer_test() | clock.layer() | ids.layer() | wake_bus.layer()
-    return host | store.layer() | waiters.layer() | engine.layer(workflows, drive)
+    return host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
 
 
 def layer_test(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:
     """An application in memory, deterministic: its clock stands until a test advances it, its ids are counted."""
     host = ledger.layer_test() | clock.layer_test() | ids.layer_test() | wake_bus.layer_test()
-    return host | store.layer_test() | waiters.layer_test() | engine.layer_test(workflows, drive)
+    return (
+        host | store.layer_test() | revisions.layer_test() | waiters.layer_test() | engine.layer_test(workflows, drive)
+    )
 
 
 def layer_noop() -> Layer[Services, Services]:
     """An application of which every service is absent; override those that a test is about."""
     host = ledger.layer_noop() | clock.layer_noop() | ids.layer_noop() | wake_bus.layer_noop()
-    return host | store.layer_noop() | waiters.layer_noop() | engine.layer_noop()
+    return host | store.layer_noop() | revisions.layer_noop() | waiters.layer_noop() | engine.layer_noop()

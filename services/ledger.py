@@ -33,6 +33,7 @@ __all__ = [
     "Prunable",
     "Receipt",
     "RunWeight",
+    "SignalPage",
     "SignalRow",
     "StoreTip",
     "StoredChange",
@@ -79,12 +80,12 @@ class DueRuns:
 
 @dataclass(frozen=True, slots=True)
 class StoredPin:
-    """A revision that a receipt or a step names. For a receipt: its step, and how long its value is, in bytes."""
+    """A revision that a receipt or a row of the step names. `value_bytes` is how long a receipt's value is."""
 
     key: StoreKey
     revision: Revision
-    receipt: StepId | None = None
-    value_bytes: int = 0
+    step: StepId
+    value_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,14 @@ class PinPage:
 
     pins: tuple[StoredPin, ...]
     after: tuple[str | int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SignalPage:
+    """The numbers of signals that were read by runs which are forgotten, and where the next page begins."""
+
+    numbers: tuple[int, ...]
+    after: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +253,12 @@ class Prunable(Protocol):
         """How much there is of a run; nothing where there is none."""
         ...
 
-    async def last_numbers(self) -> Outcome[tuple[int, int], Unavailable]:
-        """The number of the last change of a store that is kept, and the last that a signal can have."""
+    async def last_change(self) -> Outcome[int, Unavailable]:
+        """The number of the last change of a store that is kept; 0 where none is."""
+        ...
+
+    async def stale_signals(self, *, after: int = 0, limit: int = 1000) -> Outcome[SignalPage, Unavailable]:
+        """Signals that nobody can ask for any more, looking at so many."""
         ...
 
     async def settle(self) -> Outcome[None, Unavailable]:

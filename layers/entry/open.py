@@ -14,6 +14,7 @@ from ...core.outcome import Failure, Outcome
 from ...core.run import RunState
 from ...services.engine import Engine, ResultFailure, RunHandle, RunMismatch, RunNotFound, RunStatus
 from ...services.ledger import CannotOpen
+from ...services.revisions import Revisions
 from ...services.run import Run
 from ...services.run_store import Timeout
 from ...services.signal import InvalidSignal, RunEnded
@@ -37,17 +38,23 @@ MEMORY: Final = "memory:"
 class App(Engine):
     """The engine's calls, `store`, and the services. `open` gives it; it is of no use after the block has ended."""
 
-    __slots__ = ("_engine", "_env", "_store")
+    __slots__ = ("_engine", "_env", "_revisions", "_store")
 
     def __init__(self, env: Env[Services]) -> None:
         self._env = env
         self._engine: Engine = get(env, Engine)
+        self._revisions: Revisions = get(env, Revisions)
         self._store: Store = get(env, Store)
 
     @property
     def env(self) -> Env[Services]:
         """The services: `get(app.env, Ledger)`."""
         return self._env
+
+    @property
+    def revisions(self) -> Revisions:
+        """What stores were before: their history, its retention, and its end."""
+        return self._revisions
 
     def store(self, definition: StoreDefinition[_T], id: str) -> StoreHandle[_T]:
         """The calls of one store. It reads nothing, and the store need not exist."""

@@ -50,7 +50,7 @@ from ...core.signal import SignalRow
 from ...core.step import StepRow
 from ...core.waiter import Registered, Waiter, WaiterRow, Wake, touched_by
 from ...services.clock import Clock
-from ...services.ledger import DueRuns, News, PinPage, RunWeight, StoredPin, StoreTip, Verdict
+from ...services.ledger import DueRuns, News, PinPage, RunWeight, SignalPage, StoredPin, StoreTip, Verdict
 from ..listeners import Listeners
 from .history import History, StoreWrite
 from .waiting import Waiting
@@ -264,7 +264,11 @@ class MemoryLedger:
         receipts = self._tables.receipts.values()
         pins = [StoredPin(each.key, each.revision, each.step, len(each.value)) for each in receipts]
         steps = [row for rows in self._tables.steps.values() for row in rows.values()]
-        pins += [StoredPin(row.pin.key, row.pin.revision) for row in steps if row.pin is not None]
+        pins += [
+            StoredPin(row.pin.key, row.pin.revision, StepId(row.run_id, row.key))
+            for row in steps
+            if row.pin is not None
+        ]
         return Success(PinPage(tuple(pins), None))
 
     async def run_weight(self, run_id: str) -> Outcome[RunWeight, Unavailable]:
@@ -276,10 +280,12 @@ class MemoryLedger:
             return Success(RunWeight(0, 0))
         return Success(RunWeight(max(len(steps), len(receipts)), sum(len(row.value or b"") for row in steps)))
 
-    async def last_numbers(self) -> Outcome[tuple[int, int], Unavailable]:
-        if self._closed:
-            return Failure(CLOSED)
-        return Success((self._tables.history.last_seq, self._tables.waiting.last_owed))
+    async def last_change(self) -> Outcome[int, Unavailable]:
+        return Failure(CLOSED) if self._closed else Success(self._tables.history.last_seq)
+
+    async def stale_signals(self, *, after: int = 0, limit: int = 1000) -> Outcome[SignalPage, Unavailable]:
+        """None: what is read is not kept here."""
+        return Failure(CLOSED) if self._closed else Success(SignalPage((), None))
 
     async def settle(self) -> Outcome[None, Unavailable]:
         return Failure(CLOSED) if self._closed else Success(None)

@@ -9,12 +9,21 @@ from typing import Final
 
 from ...core.batch import CutLog, ForgetRun, SweepSignals, TrimRun
 from ...core.model import Revision, StepId, StoreKey
-from ...services.ledger import PinPage, RunWeight, StoredPin
+from ...services.ledger import PinPage, RunWeight, SignalPage, StoredPin
 from .connection import Connection
 from .group import Erasure, Rows
 from .rows import Row, optional_integer, to_integer, to_text
 
-__all__ = ["KEEP_NUMBERS", "histories", "last_numbers", "pins", "run_weight", "write_removals", "write_spent"]
+__all__ = [
+    "KEEP_NUMBERS",
+    "histories",
+    "last_change",
+    "pins",
+    "run_weight",
+    "stale_signals",
+    "write_removals",
+    "write_spent",
+]
 
 KEEP_NUMBERS: Final = "update sequence set seq = max(seq, ?), run_no = max(run_no, ?)"
 
@@ -114,8 +123,8 @@ from receipt r left join store s on s.sid = r.sid
 where (r.run_id, r.key, r.sid) > (?, ?, ?) order by r.run_id, r.key, r.sid limit ?"""
 
 PINS_OF_STEPS: Final = """
-select t.run_no, t.key, s.name, s.id, t.pin_instance, t.pin_version
-from step t left join store s on s.sid = t.pin_sid
+select t.run_no, t.key, s.name, s.id, t.pin_instance, t.pin_version, r.id
+from step t join run r on r.no = t.run_no left join store s on s.sid = t.pin_sid
 where (t.run_no, t.key) > (?, ?) order by t.run_no, t.key limit ?"""
 
 # Of a row that is long, only the length is read.
@@ -123,7 +132,11 @@ WEIGHT: Final = """
 select (select count(*) from receipt where run_id = r.id), count(t.key), coalesce(sum(length(t.value)), 0)
 from run r left join step t on t.run_no = r.no where r.id = ? group by r.no"""
 
-LAST: Final = "select coalesce((select max(seq) from log), 0), no from sequence"
+LAST_CHANGE: Final = "select coalesce(max(seq), 0) from log"
+
+STALE_SIGNALS: Final = """
+select no, read_by is not null and not exists (select 1 from run where run.no = signal.run_no)
+from signal where no > ? order by no limit ?"""
 
 
 def histories(connection: Connection, after: StoreKey | None, limit: int) -> tuple[StoreKey, ...]:
@@ -156,8 +169,12 @@ def _receipt_pin(row: Row) -> StoredPin:
 
 
 def _step_pin(row: Row) -> StoredPin:
-    _, _, name, id, instance, version = row
-    return StoredPin(StoreKey(to_text(name), to_text(id)), Revision(to_text(instance), to_integer(version)))
+    _, key, name, id, instance, version, run_id = row
+    return StoredPin(
+        StoreKey(to_text(name), to_text(id)),
+        Revision(to_text(instance), to_integer(version)),
+        StepId(to_text(run_id), to_text(key)),
+    )
 
 
 def run_weight(connection: Connection, run_id: str) -> RunWeight:
@@ -168,7 +185,12 @@ def run_weight(connection: Connection, run_id: str) -> RunWeight:
     return RunWeight(max(receipts, steps), size_bytes)
 
 
-def last_numbers(connection: Connection) -> tuple[int, int]:
-    """Those of the last change of a store, and of the last signal or wake."""
-    ((seq, no),) = connection.rows(LAST)
-    return to_integer(seq), to_integer(no)
+def last_change(connection: Connection) -> int:
+    ((seq,),) = connection.rows(LAST_CHANGE)
+    return to_integer(seq)
+
+
+def stale_signals(connection: Connection, after: int, limit: int) -> SignalPage:
+    rows = connection.rows(STALE_SIGNALS, after, limit)
+    numbers = tuple(to_integer(no) for no, is_stale in rows if is_stale)
+    return SignalPage(numbers, to_integer(rows[-1][0]) if len(rows) == limit else None)

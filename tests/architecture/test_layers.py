@@ -19,7 +19,9 @@ from stepwell import (
     Layer,
     Ledger,
     Outcome,
+    Retention,
     Revision,
+    Revisions,
     Run,
     Services,
     StepId,
@@ -37,7 +39,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.core.batch import Batch
-from stepwell.layers import app, clock, engine, ids, ledger, store, waiters, wake_bus
+from stepwell.layers import app, clock, engine, ids, ledger, revisions, store, waiters, wake_bus
 from stepwell.services.ledger import News
 
 from .source import ROOT, Source, sources
@@ -49,6 +51,7 @@ SERVICES = {
     "engine": Engine,
     "ids": Ids,
     "ledger": Ledger,
+    "revisions": Revisions,
     "store": Store,
     "waiters": Waiters,
     "wake_bus": WakeBus,
@@ -162,6 +165,13 @@ WAITERS_CALLS: Mapping[str, Callable[[Waiters], Answer]] = {
     "waiting": lambda w: w.waiting(KEY),
 }
 
+REVISIONS_CALLS: Mapping[str, Callable[[Revisions], Answer]] = {
+    "collect": lambda r: r.collect(Retention(keep_revisions=1)),
+    "diff": lambda r: r.diff(numbers, "n", REVISION, REVISION),
+    "history": lambda r: r.history(numbers, "n"),
+    "purge": lambda r: r.purge("numbers", "n"),
+}
+
 ENGINE_CALLS: Mapping[str, Callable[[Engine], Answer]] = {
     "cancel": lambda e: e.cancel("run"),
     "result": lambda e: e.result("run"),
@@ -207,6 +217,11 @@ async def test_an_absent_ledger_is_unavailable_in_every_call() -> None:
     assert len(verdicts) == 2
     assert all(isinstance(verdict.failure(), Unavailable) for verdict in verdicts)
     assert heard == []
+
+
+async def test_absent_revisions_are_unavailable_in_every_call() -> None:
+    assert REVISIONS_CALLS.keys() == calls_of(Revisions)
+    await answers(revisions.layer_noop(), Revisions, REVISIONS_CALLS)
 
 
 async def test_absent_waiters_are_unavailable_in_every_call() -> None:
@@ -269,7 +284,7 @@ def test_every_application_plans_and_gives_every_service(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [clock, engine, ids, ledger, store, waiters, wake_bus], ids=lambda module: str(module.__name__)
+    "module", [clock, engine, ids, ledger, revisions, store, waiters, wake_bus], ids=lambda module: str(module.__name__)
 )
 def test_each_call_of_a_layer_function_is_another_recipe(module: object) -> None:
     """So that two of them cannot be joined by accident, and one file is not opened twice."""

@@ -249,7 +249,7 @@ class LedgerRevisionsContract:
         while pins.after is not None:
             pins = (await prunable(ledger).pins(after=pins.after)).unwrap()
             found += pins.pins
-        assert found == [StoredPin(ORDER, at(1), STEP, 6), StoredPin(ORDER, at(1))]
+        assert found == [StoredPin(ORDER, at(1), STEP, 6), StoredPin(ORDER, at(1), STEP)]
         committed(await ledger.commit(Batch((), (ForgetRun("run-1"),))))
         assert await ledger.run("run-1") == Success(None)
         assert await ledger.steps("run-1") == Success(())

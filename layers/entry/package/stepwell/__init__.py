@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from stepwell.services.engine import Engine, RunCancelled, RunFailed, RunHandle, RunMismatch, RunNotFound, RunStatus
     from stepwell.services.ids import Ids
     from stepwell.services.ledger import AlreadyApplied, Committed, Fenced, Ledger
+    from stepwell.services.revisions import Absent, Changed, Collected, Difference, Purged, Retention, Revisions
     from stepwell.services.run import Run
     from stepwell.services.run_store import RunStore
     from stepwell.services.signal import InvalidSignal, RunEnded
@@ -65,16 +66,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Absent",
     "AlreadyApplied",
     "AnyWorkflow",
     "App",
     "BlockingApp",
+    "Changed",
     "Clock",
+    "Collected",
     "Committed",
     "Conflict",
     "Contended",
     "Cycle",
     "Deleted",
+    "Difference",
     "DuplicateKey",
     "Engine",
     "Entry",
@@ -94,13 +99,16 @@ __all__ = [
     "NotReplaySafe",
     "Outcome",
     "Projection",
+    "Purged",
     "ReceiptMismatch",
     "RecordedError",
     "RecordedRef",
     "Registered",
     "Replace",
+    "Retention",
     "Retry",
     "Revision",
+    "Revisions",
     "Run",
     "RunCancelled",
     "RunEnded",
@@ -164,6 +172,7 @@ _NAMES = {
     "services.engine": "Engine RunCancelled RunFailed RunHandle RunMismatch RunNotFound RunStatus",
     "services.ids": "Ids",
     "services.ledger": "AlreadyApplied Committed Fenced Ledger",
+    "services.revisions": "Absent Changed Collected Difference Purged Retention Revisions",
     "services.run": "Run",
     "services.run_store": "RunStore",
     "services.signal": "InvalidSignal RunEnded",

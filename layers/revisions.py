@@ -1,0 +1,184 @@
+"""Revisions over whichever ledger is given, and their absence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeVar, final
+
+from ..core.batch import Batch, DeleteStore, EraseStore, StoreAbsent, StoreAt
+from ..core.damage import damaged_history
+from ..core.difference import Difference, changed_by, differences
+from ..core.model import Conflict, Revision, StepId, StoreKey, StoreNotFound, TooLarge, Unavailable
+from ..core.outcome import Failure, Outcome, Success
+from ..core.retention import Retention, StoredChange
+from ..services.clock import Clock
+from ..services.ledger import Ledger, Prunable
+from ..services.revisions import Changed, Collected, Purged, Revisions
+from ..services.store import StoreDefinition, admit_definition
+from .collection import Collection, Stopped, document_at, pins_of, value_of
+from .layer import Layer, provides
+
+__all__ = ["LedgerRevisions", "NoopRevisions", "layer", "layer_noop", "layer_test"]
+
+_T = TypeVar("_T")
+
+ATTEMPTS: Final = 20
+"""How often a purge begins anew because others change the store meanwhile."""
+
+UNPRUNABLE: Final = Unavailable("this ledger keeps all that it was given: it is not `Prunable`", "no")
+
+
+@final
+class LedgerRevisions:
+    """Reads history where the ledger keeps it, and plans its end from there, a batch at a time."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    # --- looking back -------------------------------------------------------
+
+    async def history(
+        self, definition: StoreDefinition[_T] | str, id: str, *, limit: int = 100, before: Revision | None = None
+    ) -> Outcome[tuple[Changed, ...], StoreNotFound | Unavailable]:
+        key = _key(definition, id)
+        if limit < 1:
+            raise ValueError(f"limit is at least 1, not {limit}")
+        read = await self._ledger.revisions(key, limit=limit, before=before)
+        if isinstance(read, Failure):
+            return read
+        rows = read.unwrap()
+        if not rows and before is None:
+            return Failure(StoreNotFound(key))
+        try:
+            return Success(tuple(_changed(row) for row in rows))
+        except ValueError as error:
+            return Failure(damaged_history(key, None, f"a patch cannot be read ({error})"))
+
+    async def diff(
+        self, definition: StoreDefinition[_T] | str, id: str, one: Revision, other: Revision
+    ) -> Outcome[tuple[Difference, ...], StoreNotFound | Unavailable]:
+        key = _key(definition, id)
+        documents: list[bytes] = []
+        for revision in (one, other):
+            read = await document_at(self._ledger, key, revision)
+            if isinstance(read, Failure):
+                return read
+            document = read.unwrap()
+            if document is None:
+                return Failure(StoreNotFound(key, revision))
+            documents.append(document)
+        return Success(differences(*documents))
+
+    # --- retention ----------------------------------------------------------
+
+    async def collect(self, policy: Retention, *, dry_run: bool = False) -> Outcome[Collected, Unavailable]:
+        ledger = self._ledger
+        if not isinstance(ledger, Prunable):
+            return Failure(UNPRUNABLE)
+        collection = Collection(self._ledger, ledger, policy, self._clock.now_ms(), dry_run)
+        try:
+            await collection.collect()
+        except Stopped as stopped:
+            return Failure(stopped.failure)
+        return Success(Collected(len(collection.forgotten), collection.revisions, collection.size_bytes))
+
+    # --- purging ------------------------------------------------------------
+
+    async def purge(
+        self, definition: StoreDefinition[_T] | str, id: str
+    ) -> Outcome[Purged, StoreNotFound | TooLarge | Unavailable]:
+        key, ledger = _key(definition, id), self._ledger
+        if not isinstance(ledger, Prunable):
+            return Failure(UNPRUNABLE)
+        deleted, erased, found = False, 0, False
+        try:
+            for _ in range(ATTEMPTS):
+                tip = value_of(await self._ledger.tip(key))  # first: a receipt that comes later moves it
+                receipts = tuple([pin.step async for pin in pins_of(ledger) if pin.key == key and pin.value_bytes])
+                if tip is None and not receipts and not value_of(await self._ledger.revisions(key, limit=1)):
+                    if not found:
+                        return Failure(StoreNotFound(key))
+                    settled = await ledger.settle()
+                    return Success(Purged(deleted, erased, isinstance(settled, Success)))
+                verdict = await self._ledger.commit(_erasure(key, tip, receipts))
+                if isinstance(verdict, Success):
+                    deleted, erased, found = deleted or tip is not None, erased + len(receipts), True
+                elif not isinstance(failure := verdict.failure(), Conflict | StoreNotFound):
+                    return Failure(failure) if isinstance(failure, TooLarge | Unavailable) else _unmeant(failure)
+        except Stopped as stopped:
+            return Failure(stopped.failure)
+        return Failure(Unavailable(f"others kept changing {key}, {ATTEMPTS} times", "unknown" if found else "no"))
+
+
+def _key(definition: StoreDefinition[_T] | str, id: str) -> StoreKey:
+    return StoreKey(definition, id) if isinstance(definition, str) else admit_definition(definition).key(id)
+
+
+def _changed(row: StoredChange) -> Changed:
+    paths = () if row.patch is None else changed_by(row.patch)
+    return Changed(row.revision, row.kind, row.at_ms, paths, row.patch_bytes, row.base_bytes > 0)
+
+
+def _erasure(key: StoreKey, tip: Revision | None, receipts: tuple[StepId, ...]) -> Batch:
+    if tip is None:
+        return Batch((StoreAbsent(key, Revision("erased", 0)),), (EraseStore(key, receipts),))
+    return Batch((StoreAt(key, tip),), (DeleteStore(key, tip), EraseStore(key, receipts)))
+
+
+def _unmeant(failure: object) -> Failure[Unavailable]:
+    raise RuntimeError(f"a change that expects only a store was refused: {failure}")
+
+
+# --- their absence ------------------------------------------------------------
+
+ABSENT: Final = Unavailable("there are no revisions here: override them by layer() of stepwell.layers.revisions", "no")
+
+
+@final
+class NoopRevisions:
+    """No history: every call fails with `Unavailable`, and nothing is removed."""
+
+    async def history(
+        self, definition: StoreDefinition[_T] | str, id: str, *, limit: int = 100, before: Revision | None = None
+    ) -> Outcome[tuple[Changed, ...], Unavailable]:
+        return Failure(ABSENT)
+
+    async def diff(
+        self, definition: StoreDefinition[_T] | str, id: str, one: Revision, other: Revision
+    ) -> Outcome[tuple[Difference, ...], Unavailable]:
+        return Failure(ABSENT)
+
+    async def collect(self, policy: Retention, *, dry_run: bool = False) -> Outcome[Collected, Unavailable]:
+        return Failure(ABSENT)
+
+    async def purge(self, definition: StoreDefinition[_T] | str, id: str) -> Outcome[Purged, Unavailable]:
+        return Failure(ABSENT)
+
+
+# --- layers -----------------------------------------------------------------
+
+
+def layer() -> Layer[Revisions, Clock | Ledger]:
+    """Revisions over the ledger that is given."""
+
+    @provides
+    def recipe(ledger: Ledger, clock: Clock) -> Iterator[Revisions]:
+        yield LedgerRevisions(ledger, clock)
+
+    return recipe
+
+
+def layer_test() -> Layer[Revisions, Clock | Ledger]:
+    """The same: they are as deterministic as the ledger and the clock beneath them."""
+    return layer()
+
+
+def layer_noop() -> Layer[Revisions, Revisions]:
+    """No history: every call fails with `Unavailable`."""
+
+    @provides
+    def recipe() -> Iterator[Revisions]:
+        yield NoopRevisions()
+
+    return recipe
