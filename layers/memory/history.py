@@ -74,7 +74,7 @@ class History:
         for expected, (_, change) in zip(range(tip.version, after.version, -1), self._chain(key), strict=False):
             if not isinstance(change.write, PatchStore) or change.write.revision.version != expected:
                 return None
-            commits.append(Commit(change.write.revision, change.write.patch))
+            commits.append(Commit(change.write.revision, change.write.patch, change.form))
         return tuple(reversed(commits)) if len(commits) == tip.version - after.version else None
 
     def document(self, key: StoreKey, at: Revision | None) -> Document | None:

@@ -82,10 +82,12 @@ def tail(connection: Connection, key: StoreKey, after: Revision) -> tuple[Commit
     if behind <= 0:
         return () if behind == 0 else None
     rows = connection.rows(sql.TAIL_CHAIN, to_integer(row[3]), after.version + 1)
-    if len(rows) != behind or any(kind != PATCHED for _, kind, _ in rows) or rows[-1][0] != after.version + 1:
+    if len(rows) != behind or any(kind != PATCHED for _, kind, _, _ in rows) or rows[-1][0] != after.version + 1:
         return None  # the instance began later, or is kept only from a later revision on
+    forms = {fno: read_form(connection.row(sql.FORM_OF_NUMBER, fno)) for fno in {row[3] for row in rows}}
     return tuple(
-        Commit(Revision(after.instance_id, to_integer(version)), to_blob(patch)) for version, _, patch in reversed(rows)
+        Commit(Revision(after.instance_id, to_integer(version)), to_blob(patch), forms[fno])
+        for version, _, patch, fno in reversed(rows)
     )
 
 

@@ -10,6 +10,7 @@ __all__ = [
     "CANCEL_REQUESTS",
     "DOCUMENT_CHAIN",
     "FORM",
+    "FORM_OF_NUMBER",
     "HELD_FORM",
     "HELD_RECEIPT",
     "HELD_RUN",
@@ -245,14 +246,16 @@ BASE: Final = "select document from base where seq = ?"
 # Down the chain from one row, until the row that follows the given version, or the row with which the instance began;
 # or, where that was cut out, the one below it.
 TAIL_CHAIN: Final = """
-with recursive chain (prev_seq, version, kind, patch) as (
-    select prev_seq, version, kind, patch from log where seq = ?
+with recursive chain (prev_seq, version, kind, patch, fno) as (
+    select prev_seq, version, kind, patch, fno from log where seq = ?
     union all
-    select l.prev_seq, l.version, l.kind, l.patch
+    select l.prev_seq, l.version, l.kind, l.patch, l.fno
     from chain c join log l on l.seq = c.prev_seq
     where c.kind = 1 and c.version > ?
 )
-select version, kind, patch from chain"""
+select version, kind, patch, fno from chain"""
+
+FORM_OF_NUMBER: Final = "select version, fingerprint from form where fno = ?"
 
 # --- reading runs -----------------------------------------------------------
 

@@ -175,9 +175,9 @@ class WaitingRows:
         if behind > CHECKED_COMMITS:
             return True
         rows = self._connection.rows(sql.TAIL_CHAIN, wait.last_seq, look.version + 1)
-        if len(rows) != behind or any(kind != PATCHED for _, kind, _ in rows) or rows[-1][0] != look.version + 1:
+        if len(rows) != behind or any(kind != PATCHED for _, kind, _, _ in rows) or rows[-1][0] != look.version + 1:
             return True
-        return may_have_met([to_blob(patch) for _, _, patch in rows], core_paths.decode(look.paths))
+        return may_have_met([to_blob(patch) for _, _, patch, _ in rows], core_paths.decode(look.paths))
 
     def _remove(self, store: HeldStore, member: _Member) -> None:
         connection, lno = self._connection, member.lno
