@@ -1,9 +1,11 @@
-"""Runs of ten trivial steps, one after another and a hundred at a time, against bare one-row commits.
+"""Runs of ten trivial steps, one after another and many at a time, against bare one-row commits.
 
     python benchmarks/workflow.py [ROUNDS]
 
-A step is one row in one commit, so one caller pays about one bare commit a step; runs side by side share their commits.
-The file is on the disk that this is started on, at full durability.
+A step is one row in one commit, and a run two commits more, as it starts and as it ends; runs side by side share their
+commits. The floor is a bare commit of one row through a writer thread, at full durability, on the disk that this is
+started on; what is reported is how many steps are done in the time of one, and beside it the same for a bare commit
+that is made on the event loop.
 """
 
 from __future__ import annotations
@@ -14,24 +16,21 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
-from floor import BareCommits, Row, folder, report
+from floor import BareCommits, Row, ThreadedCommits, folder, report
 
 from stepwell import Engine, Run, build, get, workflow
 from stepwell.layers import app as apps
 
-ROUNDS = 15
+ROUNDS = 10
 STEPS = 10
 BARE = 40
 """Bare commits a round."""
 
-CONCURRENT = 100
-
-SEQUENTIAL_BOUND = 3.0
-"""A run is two commits more than its steps: one as it starts, one as it ends."""
-
-CONCURRENT_BOUND = 1.0
+SEQUENTIAL_BOUND = 0.7
+CONCURRENT_BOUND = 2.5
+"""Steps in the time of one bare commit, at least."""
 
 
 def one() -> int:
@@ -63,51 +62,60 @@ async def run_once(engine: Engine, *, is_async: bool) -> None:
     assert (await started.unwrap().result()).unwrap() == STEPS
 
 
-async def sequential(engine: Engine, *, is_async: bool) -> float:
-    """The seconds that one step takes where one run follows the other."""
+async def side_by_side(engine: Engine, runs: int, *, is_async: bool) -> float:
+    """The seconds that one step takes; of one run at a time, four follow one another."""
+    times = 4 if runs == 1 else 1
     began = time.perf_counter()
-    for _ in range(4):
-        await run_once(engine, is_async=is_async)
-    return (time.perf_counter() - began) / (4 * STEPS)
+    for _ in range(times):
+        _ = await asyncio.gather(*(run_once(engine, is_async=is_async) for _ in range(runs)))
+    return (time.perf_counter() - began) / (times * runs * STEPS)
 
 
-async def concurrent(engine: Engine, *, is_async: bool) -> float:
-    """The seconds that one step takes where a hundred runs are side by side."""
-    began = time.perf_counter()
-    _ = await asyncio.gather(*(run_once(engine, is_async=is_async) for _ in range(CONCURRENT)))
-    return (time.perf_counter() - began) / (CONCURRENT * STEPS)
+CASES: tuple[tuple[str, int, bool, float | None], ...] = (
+    ("sequential, async function", 1, True, SEQUENTIAL_BOUND),
+    ("sequential, function in a thread", 1, False, None),
+    ("100 runs at once, async function", 100, True, CONCURRENT_BOUND),
+    ("100 runs at once, function in a thread", 100, False, None),
+    ("1,000 runs at once, async function", 1_000, True, CONCURRENT_BOUND),
+)
 
 
-async def measure(path: Path, rounds: int) -> list[Row]:
-    names = {
-        "step, sequential, async function": (sequential, True, SEQUENTIAL_BOUND),
-        "step, sequential, function in a thread": (sequential, False, None),
-        "step, 100 runs at once, async function": (concurrent, True, CONCURRENT_BOUND),
-        "step, 100 runs at once, function in a thread": (concurrent, False, None),
-    }
+async def measure(path: Path, rounds: int) -> tuple[list[Row], dict[str, float]]:
+    """The rows, and by their names how many steps are done in the time of a bare commit on the event loop."""
     bare = BareCommits(path / "bare.db")
-    taken: dict[str, list[float]] = {name: [] for name in names}
-    ratios: dict[str, list[float]] = {name: [] for name in names}
+    threaded_bare = ThreadedCommits(bare)
+    taken: dict[str, list[float]] = {name: [] for name, *_ in CASES}
+    ratios: dict[str, list[float]] = {name: [] for name, *_ in CASES}
+    on_loop: dict[str, list[float]] = {name: [] for name, *_ in CASES}
+
+    async def floors() -> tuple[list[float], list[float]]:
+        inline = [bare.commit() for _ in range(BARE // 2)]
+        return [await threaded_bare.commit() for _ in range(BARE // 2)], inline
+
     async with opened(path / "app.db") as engine:
         for round_ in range(rounds + 1):
-            for name, (case, is_async, _) in names.items():
-                before = [bare.commit() for _ in range(BARE // 2)]
-                step = await case(engine, is_async=is_async)
-                floor = fmean(before + [bare.commit() for _ in range(BARE // 2)])
+            for name, runs, is_async, _ in CASES:
+                before = await floors()
+                step = await side_by_side(engine, runs, is_async=is_async)
+                after = await floors()
                 if round_:  # the first one warms up
                     taken[name].append(step)
-                    ratios[name].append(step / floor)
+                    ratios[name].append(fmean(before[0] + after[0]) / step)
+                    on_loop[name].append(fmean(before[1] + after[1]) / step)
+    threaded_bare.close()
     bare.close()
-    return [Row(name, fmean(taken[name]) * 1e6, ratios[name], bound) for name, (_, _, bound) in names.items()]
+    rows = [Row(name, fmean(taken[name]) * 1e6, ratios[name], bound, at_least=True) for name, _, _, bound in CASES]
+    return rows, {name: median(on_loop[name]) for name, *_ in CASES}
 
 
 def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     with folder() as path:
-        rows = asyncio.run(measure(path, rounds))
-    status = report(f"one of {STEPS} trivial steps, against a bare commit ({rounds} rounds)", rows)
+        rows, on_loop = asyncio.run(measure(path, rounds))
+    status = report(f"one of {STEPS} trivial steps, and how many to a bare commit ({rounds} rounds)", rows)
     for row in rows:
-        print(f"  {row.name:<52}{1e6 / row.us:>9.0f} steps/s")
+        beside = f"{on_loop[row.name]:.2f} to a bare commit on the event loop"
+        print(f"  {row.name:<52}{1e6 / row.us:>9.0f} steps/s   {beside}")
     return status
 
 
