@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar, TypeVarTuple, cast, final
+from dataclasses import replace
+from typing import TypeAlias, TypeVar, TypeVarTuple, final
 
 from ..core import cancellation
-from ..core.batch import Batch, InsertRun, NoRun
-from ..core.codec import read_error, same_json
-from ..core.kind import is_a
-from ..core.lease import hold
+from ..core.codec import read_error
 from ..core.model import TimedOut, TooLarge, Unavailable, check_name
 from ..core.outcome import Failure, Outcome, Success
 from ..core.poll import DEFAULT_POLL, PollPolicy
-from ..core.run import WANTS_OWNER, RunRow, RunState, next_state
+from ..core.run import RunRow, RunState
 from ..core.signal import SignalRow
 from ..core.signal_value import encode_signal
 from ..core.waiting_on import explain
@@ -38,14 +34,16 @@ from ..services.signal import InvalidSignal, RunEnded
 from ..services.store import Store
 from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
-from ..services.workflow import AnyWorkflow, Workflow, WorkflowCall
+from ..services.workflow import AnyWorkflow, WorkflowCall
 from .driver.execution import Pool
 from .driver.intervening import Interventions
 from .driver.listening import ResultListeners
 from .driver.mailbox import Mailbox
 from .driver.owner import name_owner
+from .driver.registry import as_workflow, by_name, read_json, reader
 from .driver.signal_types import SignalTypes
-from .driver.tools import Tools
+from .driver.starting import Starts
+from .driver.tools import Services, Tools
 from .driver.worker import Worker
 from .layer import Layer, provides
 
@@ -54,53 +52,29 @@ __all__ = ["LedgerEngine", "NoopEngine", "layer", "layer_noop", "layer_test"]
 _R = TypeVar("_R")
 _Ts = TypeVarTuple("_Ts")
 
-ARGUMENT_BYTES = 2 * 2**20
-"""The largest arguments of a run, as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The services that an engine stands on."""
-
-    ledger: Ledger
-    store: Store
-    waiters: Waiters
-    wake_bus: WakeBus
-    clock: Clock
-    ids: Ids
-
 
 @final
 class LedgerEngine:
     """Runs whose rows are in a ledger. It drives runs of its own workflows, and none if it has no worker."""
 
-    def __init__(self, given: Given, workflows: Iterable[AnyWorkflow], *, drive: bool, poll: PollPolicy) -> None:
-        self._ledger = given.ledger
-        self._wake_bus = given.wake_bus
-        self._clock = given.clock
-        self._ids = given.ids
-        self._workflows = _by_name(workflows)
-        self._owner = name_owner(given.ids.new())
+    def __init__(self, services: Services, workflows: Iterable[AnyWorkflow], *, drive: bool, poll: PollPolicy) -> None:
+        self._ledger = services.ledger
+        self._wake_bus = services.wake_bus
+        self._clock = services.clock
+        self._ids = services.ids
+        self._workflows = by_name(workflows)
+        self._owner = name_owner(services.ids.new())
         self._pool = Pool()
         self._signal_types = SignalTypes()
-        self._mailbox = Mailbox(given.ledger, given.wake_bus)
-        self._interventions = Interventions(given.ledger, given.clock)
-        self._listeners = ResultListeners(given.ledger, given.clock, self._drives)
+        self._mailbox = Mailbox(services.ledger, services.wake_bus)
+        self._interventions = Interventions(services.ledger, services.clock)
+        self._listeners = ResultListeners(services.ledger, services.clock, self._drives)
         self._poll = poll
         drives = drive and bool(self._workflows)
-        tools = Tools(
-            given.ledger,
-            given.store,
-            given.waiters,
-            given.wake_bus,
-            given.clock,
-            given.ids,
-            self._pool,
-            self._on_wait,
-            self._signal_types,
-        )
+        tools = Tools.of(services, self._pool, self._on_wait, self._signal_types)
         worker = Worker(tools, self._owner, self._workflows, self._listeners.tell, poll)
         self._worker = worker if drives else None
+        self._starts = Starts(services, self._owner, self._workflows, self._worker)
 
     async def __aenter__(self) -> LedgerEngine:
         if self._worker is not None:
@@ -125,58 +99,9 @@ class LedgerEngine:
     async def start(
         self, workflow: Callable[[Run, *_Ts], WorkflowCall[_R]], *args: *_Ts, id: str | None = None
     ) -> Outcome[RunHandle[_R], RunMismatch | TooLarge | Unavailable]:
-        started = _as_workflow(workflow)
-        run_id = self._ids.new() if id is None else check_name("a run's id", id)
-        arguments = started.arguments.encode(args)
-        if len(arguments) > ARGUMENT_BYTES:
-            return Failure(TooLarge(f"the arguments of run {run_id!r}", len(arguments), ARGUMENT_BYTES))
-        row = self._new_row(run_id, started, arguments)
-        verdict = await self._ledger.commit(Batch((NoRun(run_id),), (InsertRun(row),)))
-        match verdict:
-            case Success():
-                if self._worker is not None and row.owner is not None:
-                    self._worker.drive(row)
-                elif self._worker is not None:
-                    self._worker.look()  # it may be of this name all the same
-            case Failure(Unavailable() | TooLarge() as failure):
-                if self._worker is not None and row.owner is not None:
-                    self._worker.look_into(run_id)  # it may be there all the same, and this engine's own
-                return Failure(failure)
-            case Failure():
-                found = await self._compare(row)
-                if isinstance(found, Failure):
-                    return found
-        return Success(RunHandle[_R](self, run_id, _reader(started)))
-
-    def _new_row(self, run_id: str, workflow: AnyWorkflow, arguments: bytes) -> RunRow:
-        """The row of a new run: this engine's own, if it can drive it, and pending otherwise."""
-        now_ms = self._clock.now_ms()
-        mine = self._worker is not None and self._workflows.get(workflow.name) is workflow
-        return RunRow(
-            id=run_id,
-            workflow=workflow.name,
-            version=workflow.version,
-            arguments=arguments,
-            state=next_state("pending", "claim") if mine else "pending",
-            created_at_ms=now_ms,
-            updated_at_ms=now_ms,
-            owner=self._owner if mine else None,
-            fence=1,
-            lease_until_ms=hold(now_ms) if mine else 0,
-            waiting_on=None if mine else WANTS_OWNER,
-        )
-
-    async def _compare(self, row: RunRow) -> Outcome[None, RunMismatch | Unavailable]:
-        """Whether the run that has this id is the one that was asked for."""
-        read = await self._ledger.run(row.id)
-        if isinstance(read, Failure):
-            return read
-        found = read.unwrap()
-        if found is None:  # it was purged between the two
-            return Failure(Unavailable(f"run {row.id!r} has just been removed; start it again", "no"))
-        if found.workflow == row.workflow and same_json(found.arguments, row.arguments):
-            return Success(None)
-        return Failure(RunMismatch(row.id, recorded=_in_words(found), requested=_in_words(row)))
+        started = as_workflow(workflow)
+        begun = await self._starts.start(started, args, id)
+        return begun if isinstance(begun, Failure) else Success(RunHandle[_R](self, begun.unwrap(), reader(started)))
 
     # --- looking ----------------------------------------------------------------
 
@@ -221,7 +146,7 @@ class LedgerEngine:
             return ended
         row = ended.unwrap()
         workflow = self._workflows.get(row.workflow)
-        read = _read_json if workflow is None else _reader(workflow)
+        read = read_json if workflow is None else reader(workflow)
         return Success(read(row.outcome or b"null"))
 
     async def outcome(self, id: str, *, timeout: Timeout = None) -> Outcome[bytes, ResultFailure]:
@@ -349,25 +274,6 @@ def _absent() -> Failure[Unavailable]:
     return Failure(Unavailable("there is no engine in this composition: add `engine.layer(...)`", "no"))
 
 
-def _by_name(workflows: Iterable[AnyWorkflow]) -> dict[str, AnyWorkflow]:
-    if not is_a(workflows, Iterable):
-        name = getattr(workflows, "name", None)
-        instead = f", not a {type(workflows).__name__}" if name is None else f": write workflows=[{name}]"
-        raise TypeError(f"workflows= is a list of workflows{instead}")
-    known: dict[str, AnyWorkflow] = {}
-    for workflow in workflows:
-        named = _as_workflow(workflow)
-        if known.setdefault(named.name, named) is not named:
-            raise ValueError(f"two workflows are named {named.name!r}; give one of them another name")
-    return known
-
-
-def _as_workflow(workflow: object) -> AnyWorkflow:
-    if not isinstance(workflow, Workflow):
-        raise TypeError(f"{workflow!r} is no workflow: decorate its function with @workflow")
-    return cast(AnyWorkflow, workflow)  # of whichever arguments and result
-
-
 def _ending(row: RunRow) -> Outcome[RunRow, RunFailed | RunCancelled]:
     match row.state:
         case "failed":
@@ -379,18 +285,6 @@ def _ending(row: RunRow) -> Outcome[RunRow, RunFailed | RunCancelled]:
             return Success(row)
 
 
-def _reader(workflow: AnyWorkflow) -> Callable[[bytes], object]:
-    return lambda data: workflow.result.decode(data, f"the recorded result of the workflow {workflow.name}")
-
-
-def _read_json(data: bytes) -> object:
-    return json.loads(data)
-
-
-def _in_words(row: RunRow) -> str:
-    return f"{row.workflow}({row.arguments.decode()[1:-1]})"
-
-
 # --- layers ------------------------------------------------------------------
 
 Needs: TypeAlias = Clock | Ids | Ledger | Store | Waiters | WakeBus
@@ -400,19 +294,19 @@ Needs: TypeAlias = Clock | Ids | Ledger | Store | Waiters | WakeBus
 def layer(
     workflows: Iterable[AnyWorkflow] = (), drive: bool = True, *, poll: PollPolicy = DEFAULT_POLL
 ) -> Layer[Engine, Needs]:
-    """The engine over whichever ledger is given. It drives its own `workflows`, unless `drive` says not to.
+    """The engine over whichever ledger is services. It drives its own `workflows`, unless `drive` says not to.
 
     `poll` says how often it looks for wakes that no hint has told it of. A ValueError says that two workflows have one
     name.
     """
-    known = tuple(_by_name(workflows).values())
+    known = tuple(by_name(workflows).values())
 
     @provides
     async def recipe(
         ledger: Ledger, store: Store, waiters: Waiters, wake_bus: WakeBus, clock: Clock, ids: Ids
     ) -> AsyncIterator[Engine]:
-        given = Given(ledger, store, waiters, wake_bus, clock, ids)
-        async with LedgerEngine(given, known, drive=drive, poll=poll) as engine:
+        services = Services(ledger, store, waiters, wake_bus, clock, ids)
+        async with LedgerEngine(services, known, drive=drive, poll=poll) as engine:
             yield engine
 
     return recipe
@@ -421,7 +315,7 @@ def layer(
 def layer_test(
     workflows: Iterable[AnyWorkflow] = (), drive: bool = True, *, poll: PollPolicy = DEFAULT_POLL
 ) -> Layer[Engine, Needs]:
-    """The same engine: it is as deterministic as the clock, the ids and the ledger that it is given."""
+    """The same engine: it is as deterministic as the clock, the ids and the ledger that it is services."""
     return layer(workflows, drive, poll=poll)
 
 

@@ -8,27 +8,25 @@ workflow in that turn; or, already recorded, its result is *handed over* in the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final, NoReturn, final
+from typing import Any, NoReturn, final
 
 from msgspec import structs
 
 from ...core.batch import Batch, ChangeRun, Committed, Fenced, RunFence, Write, WriteStep
 from ...core.history import Asked, History, Refused
-from ...core.lease import leave
 from ...core.model import Contended, RecordedError, StepId, StoreKey, Unavailable
-from ...core.outcome import Failure, Outcome, Success
-from ...core.run import WANTS_OWNER, RunColumns, RunEvent, RunRow, next_state
-from ...core.step import Mode, StepRow, lose_step, renamed
+from ...core.outcome import Failure, Success
+from ...core.run import RunColumns, RunEvent, RunRow, next_state
+from ...core.step import Mode, StepRow, renamed
 from ...core.waiter import Registered
-from ...core.waiting_on import until_text
 from ...services.step import DuplicateKey, NotReplaySafe, StepFailed, Suspended
 from .cancellation import Cancellation
 from .catch_up import PATIENCE_MS, CatchUp
 from .doorbell import Doorbell, Moment
 from .pause import Pauses
-from .race import Group, Races
+from .race import Races
 from .tools import Tools
 from .turnstile import Turnstile
 from .wait import Reason, Waits
@@ -65,10 +63,10 @@ class RunRecord:
         self.on_lost: Callable[[StepRow], None] = _nothing
         self.problem: str | None = None
         self._tools = tools
-        self._under_way: dict[asyncio.Task[Any] | None, str] = {}
-        self._branches: set[asyncio.Task[Any]] = set()
+        self.under_way: dict[asyncio.Task[Any] | None, str] = {}
+        self.branches: set[asyncio.Task[Any]] = set()
         self._places: dict[str, int] = {}
-        self._idle = False
+        self.idle = False
 
     # --- from outside ---------------------------------------------------------
 
@@ -77,7 +75,7 @@ class RunRecord:
         if self.suspending:
             return
         self.suspending = True
-        self._idle = self._only_waits
+        self.idle = self._only_waits
         self.waits.interrupt("aside")
         self.turn.open()
 
@@ -100,7 +98,7 @@ class RunRecord:
         """The run cannot go on: it is stuck, until somebody resumes it."""
         self.problem = f"{problem}; bring the code back or mend it, then resume the run"
         self.set_aside()
-        for branch in self._branches - self._under_way.keys() - {asyncio.current_task()}:
+        for branch in self.branches - self.under_way.keys() - {asyncio.current_task()}:
             _ = branch.cancel()  # it waits for something else, which may never come
         raise Suspended
 
@@ -117,7 +115,7 @@ class RunRecord:
     def ask(self, key: str, kind: str, target: str, mode: Mode = "at_least_once") -> Asked:
         """Take the key for a call, whether it begins now or later."""
         branch = asyncio.current_task()
-        if (cut := self._under_way.get(branch)) is not None and not self.suspending:
+        if (cut := self.under_way.get(branch)) is not None and not self.suspending:
             if branch is not None and branch.cancelling():  # the host ends
                 self.set_aside()
             else:
@@ -135,7 +133,7 @@ class RunRecord:
         if self.suspending:
             raise Suspended
         branch = asyncio.current_task()
-        self._under_way[branch] = key
+        self.under_way[branch] = key
         self.races.begin(branch, asked.row or structs.replace(self.new(key, kind, target), status="started"))
         if asked.decision in ("answer", "raise"):
             return asked  # its branch is blocked by `hand_over`
@@ -191,7 +189,7 @@ class RunRecord:
 
     def cut_short(self) -> str | None:
         """What is wrong if the branch that asks has left a durable call before it was done."""
-        cut = self._under_way.get(asyncio.current_task())
+        cut = self.under_way.get(asyncio.current_task())
         return None if cut is None else _cut_short(cut)
 
     def new(self, key: str, kind: str, target: str) -> StepRow:
@@ -204,7 +202,7 @@ class RunRecord:
         position = self.history.take_position()
         self.turn.assign(position)
         self.races.number(asyncio.current_task(), position)
-        self._leave_line(row.key)
+        self.leave_line(row.key)
         return structs.replace(row, position=position, recorded_at_ms=self.clock.now_ms())
 
     async def complete(self, row: StepRow, *writes: Write) -> None:
@@ -226,7 +224,7 @@ class RunRecord:
         """The completion is recorded: hand it over in its turn."""
         self.waits.done(row.key)
         self.history.record(row)
-        await self._forget(row.key)
+        await self.forget(row.key)
         await self._pass(self.turn.pass_(_position(row)))
 
     async def in_line(self, key: str) -> None:
@@ -239,11 +237,11 @@ class RunRecord:
             if self.suspending:
                 raise Suspended
 
-    def _leave_line(self, key: str | None) -> None:
+    def leave_line(self, key: str | None) -> None:
         if key is not None and (place := self._places.pop(key, None)) is not None:
             self.turn.forget(place)
 
-    async def _forget(self, key: str) -> None:
+    async def forget(self, key: str) -> None:
         """The call is over: let waiters know that are not removed in its batch."""
         store = self.open_waiters.pop(key, None) if self.open_waiters else None
         if store is not None and self._tools.joinable_waiters is None:
@@ -263,7 +261,7 @@ class RunRecord:
         if self.suspending:
             raise Suspended
         self.races.end(branch)
-        del self._under_way[branch]
+        del self.under_way[branch]
 
     async def complete_cancelled(self, key: str, kind: str, target: str) -> NoReturn:
         """Cancellation reaches the workflow in this call; that it was here is recorded."""
@@ -280,7 +278,7 @@ class RunRecord:
 
         Who waits has shown for what, by `waits.begin`. A wake is a hint: look again.
         """
-        self._leave_line(self._under_way.get(asyncio.current_task()))
+        self.leave_line(self.under_way.get(asyncio.current_task()))
         reason = await self.doorbell.wait(moment, until_ms, cancellable=self.cancellation.may_reach)
         if reason == "aside":
             raise Suspended
@@ -291,7 +289,7 @@ class RunRecord:
         if at_ms <= self.clock.now_ms():
             await self.in_line(row.key)
             return True
-        self._leave_line(row.key)
+        self.leave_line(row.key)
         self.waits.begin(row.key, text, at_ms, wakes=False)
         if shown := (*writes, *self.standing()):
             _ = await self.commit(*shown)
@@ -300,69 +298,6 @@ class RunRecord:
             raise Suspended
         self.waits.done(row.key)
         return reason != "cancel"
-
-    # --- branches -------------------------------------------------------------
-
-    def fork(self, branches: Sequence[asyncio.Task[Any]], *, is_race: bool) -> Group:
-        """The branch that calls waits for these."""
-        self.turn.fork(len(branches))
-        self._branches.difference_update(_current())
-        self._branches.update(branches)
-        self.cancellation.fork(branches)
-        return self.races.fork(branches, is_race=is_race)
-
-    def ended(self, group: Group, branch: asyncio.Task[Any], *, last: bool) -> None:
-        """One of the branches of a group has ended, or the last of them."""
-        self._leave_line(self._under_way.get(branch))
-        self.races.ended(group, branch, counts=not self.suspending)
-        self.turn.ended(last=last)
-
-    async def end_losers(self, group: Group) -> None:
-        """If a race is decided, let cancellation reach its losers where they stand, once that is recorded."""
-        await self.races.end_losers(group, self._record_losses, self._hand_on)
-
-    def _hand_on(self, keys: Sequence[str]) -> None:
-        """What these calls came to is recorded, and their branches will not see it."""
-        for row in map(self.history.row, keys):
-            if row is not None:
-                self.on_lost(row)
-
-    async def _record_losses(self, rows: Sequence[StepRow]) -> None:
-        """Record, for all losers of a race at once, that their calls are never to be performed."""
-        now_ms = self.clock.now_ms()
-        lost = [lose_step(self.history.row(row.key) or row, now_ms) for row in rows]
-        removals = [write for row in lost for write in self.waiter_removal(row.key)]
-        _ = await self.commit(*map(WriteStep, lost), *removals, *self.going_on())
-        for row in lost:
-            self.history.record(row)
-            await self._forget(row.key)
-
-    async def give_way(self) -> NoReturn:
-        """The branch that calls has lost a race in a durable call: it goes on in its turn, by being cancelled."""
-        branch = asyncio.current_task()
-        key = self._under_way.get(branch, "")
-        self.waits.done(key)
-        self._leave_line(key)
-        await self.races.stand()
-        self.catch_up.ended(branch)
-        _ = self._under_way.pop(branch, None)
-        raise asyncio.CancelledError(f"another branch of run.race came first, and {key!r} was lost") from None
-
-    async def show(self) -> None:
-        """One of the branches that were forked has ended: if the others only wait, the run waits."""
-        if self.row.state == "running" and not self.suspending and (shown := self.standing()):
-            _ = await self.commit(*shown)
-
-    def join(self, group: Group) -> None:
-        """All of its branches have ended, and the branch that calls goes on."""
-        branches = group.branches
-        self.cancellation.join(branches, branches if group.winner is None else (group.winner,))
-        self.races.join(group)
-        self._branches.difference_update(branches)
-        self._branches.update(_current())
-        for branch in branches:
-            if (cut := self._under_way.pop(branch, None)) is not None:
-                self._under_way[asyncio.current_task()] = cut
 
     # --- commits --------------------------------------------------------------
 
@@ -395,7 +330,7 @@ class RunRecord:
                 raise AssertionError(f"a write of run {self.row.id!r} was refused: {refusal!r}")
         if self.suspending:
             raise Suspended
-        self._leave_line(self._under_way.get(asyncio.current_task()))
+        self.leave_line(self.under_way.get(asyncio.current_task()))
         again_ms = self.clock.now_ms() + pauses.next_ms()
         reason = await self.waits.first(None, again_ms, cancellable=cancellable, losable=losable)
         if reason == "aside":
@@ -427,90 +362,6 @@ class RunRecord:
         if self.row.state != "waiting":
             return ()
         return (ChangeRun(self.row.id, self.after("claim", {"waiting_on": None, "wake_at_ms": None})),)
-
-    async def end(self, event: RunEvent, outcome: bytes | None, problem: str | None) -> None:
-        """Record how the run ended. Nobody writes to it after that, whatever he has read before."""
-        _ = self.going_on()  # a run that ends is not waiting, whatever its row said last
-        pauses = Pauses()
-        while isinstance(left := await self._waiters_left(), Failure):
-            _ = await self.try_again(left.failure(), pauses)
-        removals = self._removals(left.unwrap())
-        last = self._leave(event, {"outcome": outcome, "problem": problem})
-        _ = await self.commit(*removals, last)
-        self.row = replace(self.row, **last.columns)
-        await self._forget_all(left.unwrap())
-
-    def _leave(self, event: RunEvent, columns: RunColumns) -> ChangeRun:
-        """The change by which this owner leaves the run; whatever names its fence after that is refused."""
-        return ChangeRun(self.row.id, {**leave(self.row, event, self.clock.now_ms()), **columns})
-
-    async def _waiters_left(self) -> Outcome[Mapping[StepId, StoreKey], Unavailable]:
-        """The waiters of a run that ends, also those of waits that this execution did not come to."""
-        left = {StepId(self.row.id, key): store for key, store in self.open_waiters.items()}
-        if self.history.waits(STORE_WAITS):
-            read = await self._tools.ledger.waiters(run_id=self.row.id)
-            if isinstance(read, Failure):
-                return read
-            left |= {row.waiter.step: row.waiter.key for row in read.unwrap()}
-        return Success(left)
-
-    def _removals(self, left: Mapping[StepId, StoreKey]) -> tuple[Write, ...]:
-        """What removes these waiters, to be written with the end of the run."""
-        if (waiters := self._tools.joinable_waiters) is None:
-            return ()
-        return tuple(write for step, store in left.items() for write in waiters.removal(store, step).writes)
-
-    async def _forget_all(self, left: Mapping[StepId, StoreKey]) -> None:
-        """The run has ended: let waiters know that were not removed in that batch."""
-        if self._tools.joinable_waiters is None:
-            for step, store in left.items():
-                _ = await self._tools.waiters.cancel(store, step)
-
-    async def give_back(self) -> bool:
-        """The execution is over and the run is not: whoever takes it up next begins from what is recorded.
-
-        False: the ledger does not answer, so the run may still be this owner's.
-        """
-        if self.lost:
-            return True
-        for _ in range(GIVE_BACK_TRIES):
-            left: Mapping[StepId, StoreKey] = {}
-            if self.cancellation.expired:
-                found = await self._waiters_left()
-                if isinstance(found, Failure):
-                    continue
-                left = found.unwrap()
-            batch = Batch((self.fence,), (*self._removals(left), self._given_back()))
-            verdict = await self._tools.ledger.commit(batch)
-            if isinstance(verdict, Success):
-                await self._forget_all(left)
-                return True
-            if isinstance(verdict.failure(), Fenced):
-                return True
-        return False
-
-    def _given_back(self) -> ChangeRun:
-        if self.cancellation.expired:
-            return self._leave("cancel", {})
-        if self.problem is not None:
-            return self._leave("stop", {"problem": self.problem})
-        wake_at_ms = self.waits.free_ms if self._idle else None
-        waiting_on = WANTS_OWNER
-        if self._idle and (text := self.waits.text) is not None:  # a run that hears no wake is due at once
-            waiting_on = until_text(text, self.waits.earliest_ms) if wake_at_ms is None else text
-        return self._leave("release", {"wake_at_ms": wake_at_ms, "waiting_on": waiting_on})
-
-
-STORE_WAITS: Final = frozenset({"store.when", "store.take"})
-"""Calls that may have a waiter."""
-
-GIVE_BACK_TRIES = 2
-"""How often a run is given back to a ledger that does not answer."""
-
-
-def _current() -> tuple[asyncio.Task[Any], ...]:
-    branch = asyncio.current_task()
-    return () if branch is None else (branch,)
 
 
 def _nothing(_: StepRow) -> None:

@@ -24,7 +24,9 @@ from ...services.run import Run
 from ...services.signal import InvalidSignal
 from ...services.step import NotReplaySafe, StepFailed, Suspended
 from ...services.workflow import AnyWorkflow
+from .branches import Branches
 from .execution import as_recorded
+from .leaving import Leaving
 from .race import Group
 from .record import RunRecord
 from .signals import DrivenSignals
@@ -52,6 +54,8 @@ class RunDriver:
         self._tools = tools
         self._workflow = workflow
         self._record = RunRecord(row, rows, tools)
+        self._branches = Branches(self._record)
+        self._leaving = Leaving(self._record, tools)
         self._steps = DrivenSteps(self._record, tools.pool)
         self._stores = DrivenStores(self._record, tools)
         self._signals = DrivenSignals(self._record, tools, workflow.name)
@@ -96,14 +100,14 @@ class RunDriver:
         except Suspended:
             if record.problem is not None:
                 LOG.warning("run %s is stuck: %s", self.run_id, record.problem)
-            return await record.give_back()
+            return await self._leaving.give_back()
         except asyncio.CancelledError:
             if not record.suspending:
                 raise
-            return await record.give_back()
+            return await self._leaving.give_back()
         except Exception as error:
             record.break_off(error)
-            _ = await record.give_back()
+            _ = await self._leaving.give_back()
             raise
         finally:
             _ = self._close_unawaited()
@@ -123,7 +127,7 @@ class RunDriver:
         notes = await self._clean_up()
         self._go_on()
         event, outcome = ("cancel", None) if record.cancellation.has_reached else ending
-        await record.end(event, outcome, "; ".join(notes) or None)
+        await self._leaving.end(event, outcome, "; ".join(notes) or None)
 
     async def _execute(self) -> Ending:
         """What the workflow gives, or the error that it raises."""
@@ -232,15 +236,15 @@ class RunDriver:
         try:
             return await call
         except Lost:
-            await self._record.give_way()
+            await self._branches.give_way()
 
     async def _branch_out(self, tasks: Sequence[asyncio.Task[object]], *, is_race: bool) -> Group:
         """Let the branches run until all have ended."""
-        group = self._record.fork(tasks, is_race=is_race)
+        group = self._branches.fork(tasks, is_race=is_race)
         try:
             await self._ended(group)
         finally:
-            self._record.join(group)
+            self._branches.join(group)
         self._go_on()
         self._record.races.check_late()
         return group
@@ -255,7 +259,7 @@ class RunDriver:
         def ended(task: asyncio.Task[object]) -> None:
             running.discard(task)
             self._tasks.discard(task)
-            self._record.ended(group, task, last=not running)
+            self._branches.ended(group, task, last=not running)
             one_ended.set()
             if not task.cancelled():
                 _ = task.exception()  # seen: only the first is raised
@@ -266,8 +270,8 @@ class RunDriver:
             while running:
                 _ = await one_ended.wait()
                 one_ended.clear()
-                await self._record.end_losers(group)
-                await self._record.show()
+                await self._branches.end_losers(group)
+                await self._branches.show()
         except BaseException as error:
             for task in tuple(running) if isinstance(error, asyncio.CancelledError) else ():
                 _ = task.cancel()

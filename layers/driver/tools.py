@@ -15,14 +15,12 @@ from ...services.wake_bus import WakeBus
 from .execution import Pool
 from .signal_types import SignalTypes
 
-__all__ = ["Tools"]
+__all__ = ["Services", "Tools"]
 
 
 @dataclass(frozen=True)
-class Tools:
-    """The services, the threads for steps, `on_wait`, called when a run begins to wait for a wake, and what is known of
-    the types of signals.
-    """
+class Services:
+    """The services that an engine stands on."""
 
     ledger: Ledger
     store: Store
@@ -30,9 +28,23 @@ class Tools:
     wake_bus: WakeBus
     clock: Clock
     ids: Ids
+
+
+@dataclass(frozen=True)
+class Tools(Services):
+    """The services, the threads for steps, `on_wait`, called when a run begins to wait for a wake, and what is known of
+    the types of signals.
+    """
+
     pool: Pool
     on_wait: Callable[[], None]
     signal_types: SignalTypes
+
+    @classmethod
+    def of(cls, given: Services, pool: Pool, on_wait: Callable[[], None], signal_types: SignalTypes) -> Tools:
+        """Those over these services."""
+        services = (given.ledger, given.store, given.waiters, given.wake_bus, given.clock, given.ids)
+        return cls(*services, pool, on_wait, signal_types)
 
     @cached_property
     def joinable(self) -> Joinable | None:
