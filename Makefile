@@ -6,7 +6,14 @@ BIN = $(VENV)/bin
 READY = $(VENV)/ready
 PIP = $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo test check cases bench soak lock clean
+.PHONY: help setup demo test check cases bench bench-check soak soak-traffic lock clean
+
+# How many minutes of traffic `make soak` and `make soak-traffic` take.
+SOAK_MINUTES ?= 10
+
+# `make bench --check` works as it is typed, though not by design: GNU make takes --check for the only long option of
+# its own that begins so, --check-symlink-times, and says L. `make bench CHECK=1` is the same without that.
+CHECK ?= $(findstring L,$(firstword -$(MAKEFLAGS)))
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -31,17 +38,29 @@ check: setup
 cases: setup
 	$(BIN)/python -m tests.cases
 
-## make bench   the benchmarks, each against a floor measured beside it
-bench: setup
+## make bench   the benchmarks, each against a floor measured beside it; with CHECK=1 or --check it is bench-check
+bench: $(if $(CHECK),bench-check,bench-all)
+
+.PHONY: bench-all
+bench-all: setup
 	$(BIN)/python benchmarks/update.py
 	$(BIN)/python benchmarks/workflow.py
 	$(BIN)/python benchmarks/reads.py
 	$(BIN)/python benchmarks/waiters.py
 	$(BIN)/python benchmarks/wakes.py
 
-## make soak    the crash and property tests again, longer
+## make bench-check   every budget three times in a row, in one table; fails if one is missed (ARGS="--only hot")
+bench-check: setup
+	$(BIN)/python benchmarks/check.py $(ARGS)
+
+## make soak    the crash and property tests again, longer, and soak-traffic
 soak: setup
 	STEPWELL_SOAK=1 $(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
+
+## make soak-traffic   only ten minutes of traffic (SOAK_MINUTES=10): fails if the file, memory or latency grows
+soak-traffic: setup
+	$(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
 ## make setup   the virtual environment; every target above does it when it is stale
 setup: $(READY) .dev/stepwell/__init__.py

@@ -30,13 +30,13 @@ Result: TypeAlias = tuple[Budget[World], list[Summary]]
 BUDGETS: tuple[Budget[World], ...] = (*RUN_BUDGETS, *STORE_BUDGETS, *CORE_BUDGETS)
 
 
-def chosen(only: str | None) -> list[Budget[World]]:
+def chosen(only: str | None, budgets: Sequence[Budget[World]]) -> list[Budget[World]]:
     """The budgets whose names begin with one of these; a ValueError names the ones that there are."""
     prefixes = tuple(only.split(",")) if only else ("",)
-    found = [budget for budget in BUDGETS if budget.name.startswith(prefixes)]
+    found = [budget for budget in budgets if budget.name.startswith(prefixes)]
     unknown = [prefix for prefix in prefixes if not any(budget.name.startswith(prefix) for budget in found)]
     if unknown:
-        names = ", ".join(budget.name for budget in BUDGETS)
+        names = ", ".join(budget.name for budget in budgets)
         raise ValueError(f"no budget begins with {', '.join(unknown)}; there are {names}")
     return found
 
@@ -72,7 +72,8 @@ def as_json(results: Sequence[Result]) -> str:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, budgets: Sequence[Budget[World]] = BUDGETS) -> int:
+    """Measure, print, and say how to exit; a `SystemExit` for arguments that make no sense."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="names of budgets, or what they begin with, separated by commas")
     parser.add_argument("--runs", type=int, default=3, help="how often everything is measured")
@@ -82,14 +83,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.runs < 1:
         parser.error("--runs is at least 1")
     try:
-        budgets = chosen(given.only)
+        wanted = chosen(given.only, budgets)
     except ValueError as error:
         parser.error(str(error))
     if given.list:
-        for budget in budgets:
+        for budget in wanted:
             print(f"{budget.name:<18}{budget.what}, {budget.bound_text}")
         return 0
-    results: list[Result] = [(budget, []) for budget in budgets]
+    results: list[Result] = [(budget, []) for budget in wanted]
     for number_ in range(given.runs):
         print(f"run {number_ + 1} of {given.runs}", file=sys.stderr, flush=True)
         asyncio.run(run_once(results))
