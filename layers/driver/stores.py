@@ -13,6 +13,7 @@ from ...core.model import (
     Conflict,
     Deleted,
     InvalidState,
+    Issue,
     ReceiptMismatch,
     Revision,
     Snapshot,
@@ -257,7 +258,7 @@ class DrivenStores:
             json, form = whole.unwrap(), document.form
         decoded = definition.schema.decode_from(json, form)
         if isinstance(decoded, Failure):  # it fitted when it was recorded
-            issues = "; ".join(f"{'.'.join(map(str, issue.path))}: {issue.message}" for issue in decoded.failure())
+            issues = "; ".join(map(_told, decoded.failure()))
             self._record.stop(
                 f"revision {revision.version} of store {key}, which the run has read, no longer fits its type: {issues}"
             )
@@ -303,6 +304,10 @@ class _Namer(Generic[_T]):
     def _with_state(self, named: Named, answer: Snapshot[_T] | Updated[_T]) -> Named:
         schema = self._schema
         return named if schema is None else replace(named, value=schema.encode(answer.state), form=schema.form)
+
+
+def _told(issue: Issue) -> str:
+    return f"{'.'.join(map(str, issue.path))}: {issue.message}" if issue.path else issue.message
 
 
 def _name_deleted(_: Deleted) -> Named:

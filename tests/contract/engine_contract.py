@@ -7,6 +7,7 @@ from .engine_cases_contract import EngineCasesContract
 from .engine_changed_contract import EngineChangedContract
 from .engine_defer_contract import EngineDeferContract
 from .engine_faults_contract import EngineFaultsContract
+from .engine_forms_contract import EngineFormsContract
 from .engine_odd_contract import EngineOddContract
 from .engine_outcomes_contract import EngineOutcomesContract
 from .engine_queries_contract import EngineQueriesContract
@@ -24,6 +25,7 @@ class EngineContract(
     EngineChangedContract,
     EngineDeferContract,
     EngineFaultsContract,
+    EngineFormsContract,
     EngineOddContract,
     EngineOutcomesContract,
     EngineQueriesContract,

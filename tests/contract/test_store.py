@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import apsw
 import pytest
 
-from stepwell import ManualClock
+from stepwell import ManualClock, StoreKey
+from stepwell.core.patch import replay_json
 
 from .store_apply_contract import StoreApplyContract
 from .store_contract import StoreContract, messages, run_process
+from .store_form_contract import StoreFormContract
 from .store_state_contract import StoreStateContract
 from .store_take_contract import StoreTakeContract, claim_by, first_unclaimed
 from .store_when_contract import LATE_S, StoreWhenContract
@@ -32,6 +37,10 @@ class TestStore(StoreContract):
 
 class TestStoreStates(StoreStateContract):
     """What updaters may do, and what states may be."""
+
+
+class TestStoreForms(StoreFormContract):
+    """States of earlier forms of their type, and earlier revisions."""
 
 
 class TestStoreTake(StoreTakeContract):
@@ -102,3 +111,24 @@ async def test_two_processes_that_take_from_one_store_get_each_item_once(tmp_pat
             assert sorted(worker for worker in workers if worker.startswith(name)) == sorted(
                 f"{name}-{number}" for number in range(30)
             )
+
+
+async def test_two_processes_of_two_versions_lose_nothing(tmp_path: Path) -> None:
+    """The older program goes on until the newer one has changed the state, and not one change longer."""
+    script = Path(__file__).with_name("form_process.py")
+    command = (sys.executable, str(script))
+    old = await asyncio.create_subprocess_exec(*command, "old", str(tmp_path / "app.db"), stdout=subprocess.PIPE)
+    assert old.stdout is not None
+    assert await old.stdout.readline() == b"begun\n"
+    new = await asyncio.create_subprocess_exec(*command, "new", str(tmp_path / "app.db"), stdout=subprocess.PIPE)
+    (by_old, _), (by_new, _) = await asyncio.gather(old.communicate(), new.communicate())
+    assert (old.returncode, new.returncode) == (0, 0)
+    async with open_world("sqlite", tmp_path) as world:
+        ledger = (await world.client()).ledger
+        document = success(await ledger.document(StoreKey("counters", "c")))
+        assert document is not None
+        state = json.loads(replay_json(document.base, document.patches))
+        assert state == {"count": int(by_old) + int(by_new), "program": "new"}
+        assert document.revision.version == state["count"]
+        assert document.form is not None
+        assert document.form.version == 2
