@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,37 @@ def test_a_definition_that_nobody_has_any_more_does_not_count() -> None:
     define_store("definitions.dropped", dict[str, int])
     again = define_store("definitions.dropped", list[int])
     assert again.type_ == list[int]
+
+
+def split(old: str) -> object:
+    return old.split()
+
+
+def test_a_definition_has_a_version_and_a_fingerprint() -> None:
+    plain = define_store("definitions.plain", dict[str, int])
+    later = define_store("definitions.later", dict[str, int], version=3, upcasters={1: split, 2: split})
+    assert (plain.form.version, later.form.version) == (1, 3)
+    assert plain.form.fingerprint == later.form.fingerprint == plain.schema.form.fingerprint
+    assert repr(plain) == "define_store('definitions.plain', dict[str, int])"
+    assert repr(later) == "define_store('definitions.later', dict[str, int], version=3)"
+
+
+@pytest.mark.parametrize(
+    ("version", "upcasters", "error", "message"),
+    [
+        (0, None, ValueError, "version=0 is not positive: the first form of a type is version 1"),
+        (True, None, TypeError, "version=True is no whole number"),
+        (2, [split], TypeError, "is no dict: write upcasters="),
+        (1, {1: split}, ValueError, "upcasters has the key 1, and version is 1: .* give version=2 or more"),
+        (2, {1: "split"}, TypeError, r"upcasters\[1\] is a function, not 'split'"),
+    ],
+)
+def test_versions_and_upcasters_that_cannot_be_leave_the_name_free(
+    version: Any, upcasters: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        define_store("definitions.wrong", list[str], version=version, upcasters=upcasters)
+    assert define_store("definitions.wrong", list[str], version=2, upcasters={1: split}).form.version == 2
 
 
 def test_names_and_ids_have_1_to_512_bytes() -> None:
