@@ -35,23 +35,30 @@ class Pair(NamedTuple):
 class Budget(Generic[_World]):
     """`bound` is for the median of the ratios: the most that is allowed, or the least if `at_least`.
 
-    `floor` says what stands beside it, `unit` what the ratio counts: "x" for times the floor.
+    None asks for nothing: the figure is only shown. `floor` says what stands beside it, `unit` what the ratio counts:
+    "x" for times the floor.
     """
 
     name: str
     what: str
     floor: str
-    bound: float
+    bound: float | None
     measure: Callable[[_World], Awaitable[Sequence[Pair]]]
     unit: str = "x"
     at_least: bool = False
 
     def is_met(self, ratio: float) -> bool:
+        if self.bound is None:
+            return True
         return ratio >= self.bound if self.at_least else ratio <= self.bound
+
+    def verdict(self, met: bool) -> str:
+        """What is printed for it."""
+        return "shown" if self.bound is None else "ok" if met else "MISSED"
 
     @property
     def bound_text(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.bound:,g} {self.unit}"
+        return "-" if self.bound is None else f"{'≥' if self.at_least else '≤'} {self.bound:,g} {self.unit}"
 
 
 class Summary(NamedTuple):
@@ -92,7 +99,7 @@ def table(results: Sequence[tuple[Budget[_World], Sequence[Summary]]]) -> str:
     lines = [f"{'what':<{wide}}  {'floor':<{deep}}  {titles}"]
     for budget, runs in results:
         run = worst(budget, runs)
-        verdict = "ok" if all(each.met for each in runs) else "MISSED"
+        verdict = budget.verdict(all(each.met for each in runs))
         medians = "  ".join(number(each.median) for each in runs)
         quartiles = f"{number(run.low)} to {number(run.high)}"
         lines.append(

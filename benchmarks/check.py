@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -48,8 +49,7 @@ async def run_once(results: Sequence[Result]) -> None:
             gc.collect()
             found = summarise(budget, await budget.measure(world))
             runs.append(found)
-            verdict = "ok" if found.met else "MISSED"
-            line = f"{budget.name:<18}{number(found.median):>9}   {budget.bound_text:<12} {verdict}"
+            line = f"{budget.name:<18}{number(found.median):>9}   {budget.bound_text:<12} {budget.verdict(found.met)}"
             print(line, file=sys.stderr, flush=True)
 
 
@@ -72,6 +72,11 @@ def as_json(results: Sequence[Result]) -> str:
     )
 
 
+def load() -> str:
+    """How busy the machine is: where more wants to run than there are cores, what takes time of ours looks worse."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
 def main(arguments: Sequence[str] | None = None, budgets: Sequence[Budget[World]] = BUDGETS) -> int:
     """Measure, print, and say how to exit; a `SystemExit` for arguments that make no sense."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -92,9 +97,9 @@ def main(arguments: Sequence[str] | None = None, budgets: Sequence[Budget[World]
         return 0
     results: list[Result] = [(budget, []) for budget in wanted]
     for number_ in range(given.runs):
-        print(f"run {number_ + 1} of {given.runs}", file=sys.stderr, flush=True)
+        print(f"run {number_ + 1} of {given.runs}, {load()}", file=sys.stderr, flush=True)
         asyncio.run(run_once(results))
-    print(as_json(results) if given.json else table(results))
+    print(as_json(results) if given.json else f"{table(results)}\n{load()}")
     return 0 if all(run.met for _, runs in results for run in runs) else 1
 
 

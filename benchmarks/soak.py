@@ -143,12 +143,16 @@ def sizes(path: Path) -> Sizes:
     return Sizes(path.stat().st_size, log.stat().st_size if log.exists() else 0, pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-def line(seconds: float, seen: Sizes, updates: Latencies, runs: Latencies, done: Counter[str]) -> str:
+def line(seconds: float, seen: Sizes, half: Half, done: Counter[str]) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in sorted(done.items()))
+    late = "  ".join(
+        f"{name} {latencies.percentile_ms(0.99):.1f}"
+        for name, latencies in (("update", half.updates), ("run", half.runs), ("bare commit", half.bare))
+        if latencies.count
+    )
     return (
-        f"{seconds:6.0f} s   file {seen.file / 1e6:7.1f} MB   log {seen.log / 1e6:5.1f} MB   memory"
-        f" {seen.memory / 1e6:6.1f} MB   p99 {updates.percentile_ms(0.99):6.1f} ms, runs"
-        f" {runs.percentile_ms(0.99):6.1f} ms   {counts}"
+        f"{seconds:6.0f} s   MB: file {seen.file / 1e6:.1f}  log {seen.log / 1e6:.1f}  memory {seen.memory / 1e6:.1f}"
+        f"   p99 in ms: {late or 'warming up'}   {counts}"
     )
 
 
@@ -164,8 +168,7 @@ async def watch(path: Path, traffic: Traffic, began: float, every_s: float, halv
             traffic.half.sizes.append(seen)
         if now - told >= every_s:
             told = now
-            half = traffic.half or Half()
-            print(line(now - began, seen, half.updates, half.runs, traffic.done), flush=True)
+            print(line(now - began, seen, traffic.half or Half(), traffic.done), flush=True)
         await asyncio.sleep(min(1.0, max(0.0, traffic.until - now)))
 
 
@@ -195,7 +198,7 @@ async def soak(path: Path, seconds: float, every_s: float) -> tuple[Half, Half, 
                 _ = group.create_task(traffic.paced("random", 0.05, traffic.spread, "update"))
             for _number in range(4):
                 _ = group.create_task(traffic.paced("runs", 0.4, traffic.run, "run"))
-        print(line(seconds, sizes(database), halves[1].updates, halves[1].runs, traffic.done), flush=True)
+        print(line(seconds, sizes(database), halves[1], traffic.done), flush=True)
     bare.close()
     return *halves, traffic.done
 
