@@ -20,12 +20,16 @@ from typing import Final, TypeGuard, TypeVar
 
 from pydantic import AnyUrl, BaseModel
 
+from .chunks import Chunked
+from .layered import Layered
+
 __all__ = [
     "ATOMS",
     "Kind",
     "acts_as_dict",
     "acts_as_list",
     "acts_as_set",
+    "are_of_one_class",
     "is_a",
     "is_class",
     "is_dict",
@@ -75,8 +79,8 @@ class Kind(enum.Enum):
 
 
 _KINDS: Final[dict[type[object], Kind]] = {
-    list: Kind.LIST,
-    dict: Kind.DICT,
+    **dict.fromkeys((list, Chunked), Kind.LIST),
+    **dict.fromkeys((dict, Layered), Kind.DICT),
     set: Kind.SET,
     frozenset: Kind.FROZENSET,
     tuple: Kind.TUPLE,
@@ -122,11 +126,18 @@ def is_subclass(type_: type[object], *bases: object) -> bool:
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:
-    return type(value) is list
+    """Whether this is a list of a state, in chunks perhaps: in core such a one passes for a list."""
+    return type(value) is list or type(value) is Chunked
 
 
 def is_dict(value: object) -> TypeGuard[dict[object, object]]:
-    return type(value) is dict
+    """Whether this is a dict of a state, in layers perhaps: in core such a one passes for a dict."""
+    return type(value) is dict or type(value) is Layered
+
+
+def are_of_one_class(one: object, other: object) -> bool:
+    """Whether two values are of one class; how a list or a dict is held makes no difference."""
+    return type(one) is type(other) or (is_list(one) and is_list(other)) or (is_dict(one) and is_dict(other))
 
 
 def is_set(value: object) -> TypeGuard[set[object]]:
@@ -149,13 +160,13 @@ def is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:
 
 
 def acts_as_list(value: object) -> TypeGuard[list[object]]:
-    """Whether this is a list, of a subclass, or a draft of one."""
-    return isinstance(value, list)
+    """Whether this is a list, of a subclass, in chunks, or a draft of one."""
+    return isinstance(value, list | Chunked)
 
 
 def acts_as_dict(value: object) -> TypeGuard[dict[object, object]]:
-    """Whether this is a dict, of a subclass, or a draft of one."""
-    return isinstance(value, dict)
+    """Whether this is a dict, of a subclass, in layers, or a draft of one."""
+    return isinstance(value, dict | Layered)
 
 
 def acts_as_set(value: object) -> TypeGuard[AbstractSet[object]]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeGuard
 
+from . import layered
 from .kind import Kind, is_dict, is_list, is_tuple, key_text, kind_of, make_tuple
 from .model import Path
 from .record import record_type
+from .sharing import copy_dict, copy_list
 
 __all__ = ["NO_PART", "extras_of", "has_text_keys", "items_of", "part_of", "root_of", "with_part", "with_root"]
 
 
 def has_text_keys(value: dict[object, object]) -> TypeGuard[dict[str, object]]:
     """Whether all keys are plain text."""
-    return {*map(type, value)} <= {str}
+    return layered.has_text_keys(value)
 
 
 def items_of(value: object) -> Iterator[tuple[Path, object]]:
@@ -65,7 +67,7 @@ def part_of(value: object, segment: str | int) -> object:
 
 
 def _by_text(value: dict[object, object], segment: str | int) -> object:
-    for key, item in value.items():
+    for key, item in () if has_text_keys(value) else value.items():
         if type(key) is not str and key_text(key) == segment:
             return item
     return NO_PART
@@ -76,7 +78,7 @@ def with_part(value: object, segment: str | int, part: object, *, in_place: bool
     if kind_of(type(value)) is Kind.RECORD:
         return _record_with(value, segment, part)
     if is_dict(value):
-        made = value if in_place else value.copy()
+        made = value if in_place else copy_dict(value)
         key = _key_at(made, segment)
         if part is NO_PART:
             del made[key]
@@ -84,7 +86,7 @@ def with_part(value: object, segment: str | int, part: object, *, in_place: bool
             made[key] = part
         return made
     if is_list(value) and isinstance(segment, int):
-        listed = value if in_place else value.copy()
+        listed = value if in_place else copy_list(value)
         listed[segment] = part
         return listed
     if is_tuple(value) and isinstance(segment, int):
@@ -94,7 +96,7 @@ def with_part(value: object, segment: str | int, part: object, *, in_place: bool
 
 
 def _key_at(value: dict[object, object], segment: str | int) -> object:
-    if segment in value:
+    if segment in value or has_text_keys(value):
         return segment
     return next((key for key in value if key_text(key) == segment), segment)
 

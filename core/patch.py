@@ -16,10 +16,13 @@ from typing import Final, TypeAlias, TypeVar, assert_never, final
 import msgspec
 from pydantic_core import to_json
 
-from .kind import is_dict, is_list, stands_for
+from .chunks import differing, differing_back
+from .kind import are_of_one_class, is_dict, is_list, stands_for
+from .layered import Step, step_between
 from .model import Path, Paths
 from .parts import NO_PART, extras_of, has_text_keys, part_of, root_of, with_part, with_root
 from .paths import SHAPE, minimal
+from .sharing import copy_list
 from .value import same
 
 __all__ = [
@@ -148,7 +151,7 @@ class _Replay:
         match operation:
             case Splice(start=start, removed=removed, values=values):
                 assert is_list(inner)
-                made = inner if self._may_change(inner) else inner.copy()
+                made = inner if self._may_change(inner) else copy_list(inner)
                 made[start : start + removed] = values
             case Order(keys=keys):
                 assert is_dict(inner)
@@ -179,7 +182,7 @@ def between(before: object, after: object, changed_paths: Iterable[Path]) -> Pat
 def _compare_at(before: object, after: object, path: Path, found: list[Operation]) -> None:
     """The usual case, in which one part changed that both states have."""
     for depth, segment in enumerate(path):
-        if type(before) is not type(after):
+        if not are_of_one_class(before, after):
             found.append(Put(path[:depth], after))
             return
         old, new = part_of(before, segment), part_of(after, segment)
@@ -194,7 +197,7 @@ def _compare_at(before: object, after: object, path: Path, found: list[Operation
 def _compare(before: object, after: object, changed: Sequence[Path], path: Path, found: list[Operation]) -> None:
     if before is after or not changed:
         return
-    if type(before) is not type(after):
+    if not are_of_one_class(before, after):
         found.append(Put(path, after))
         return
     if () in changed:
@@ -265,11 +268,9 @@ def _compare_lists(
 def _splice(before: list[object], after: list[object], start: int, path: Path, found: list[Operation]) -> None:
     """Replace what differs from `start` on, without what both lists begin and end with."""
     shared = min(len(before), len(after))
-    while start < shared and same(before[start], after[start]):
-        start += 1
-    tail = 0
-    while tail < shared - start and same(before[-1 - tail], after[-1 - tail]):
-        tail += 1
+    start = next((at for at, old, new in differing(before, after, start) if not same(old, new)), shared)
+    apart = (end for end, old, new in differing_back(before, after) if end >= shared - start or not same(old, new))
+    tail = min(next(apart, shared), shared - start)
     values = tuple(after[start : len(after) - tail])
     removed = len(before) - tail - start
     if removed or values:
@@ -283,8 +284,12 @@ def _compare_dicts(
     path: Path,
     found: list[Operation],
 ) -> None:
+    step = step_between(before, after) if SHAPE in beneath else None
     if not has_text_keys(before) or not has_text_keys(after):
         found.append(Put(path, after))
+        return
+    if step is not None:
+        _compare_by_step(before, after, beneath, step, path, found)
         return
     if SHAPE not in beneath:
         for key, rest in beneath.items():
@@ -303,6 +308,24 @@ def _compare_dicts(
             _compare(before[key], after[key], beneath[key], (*path, key), found)
     if _natural_order(before, after, again) != list(after):
         found.append(Order(path, tuple(after)))
+
+
+def _compare_by_step(
+    before: dict[str, object],
+    after: dict[str, object],
+    beneath: dict[str | int, list[Path]],
+    step: Step,
+    path: Path,
+    found: list[Operation],
+) -> None:
+    """Keys went, and came last; none moved."""
+    gone = [key for key in step.gone if isinstance(key, str)]
+    came = [key for key in step.came if isinstance(key, str)]
+    found += [Remove((*path, key)) for key in gone]
+    found += [Put((*path, key), after[key]) for key in came]
+    for key, rest in beneath.items():
+        if key in before and key in after:
+            _compare_part(before, after, key, rest, path, found)
 
 
 def _natural_order(before: dict[str, object], after: dict[str, object], again: set[str | int]) -> list[str]:

@@ -15,7 +15,9 @@ from typing import Final, TypeAlias, final
 
 import msgspec
 
-from .kind import Kind, is_dict, is_list, is_tuple, key_text, kind_of
+from .chunks import differing
+from .kind import Kind, are_of_one_class, is_dict, is_list, is_tuple, key_text, kind_of
+from .layered import Step, step_between
 from .model import Path, Paths
 from .record import record_type
 from .value import same
@@ -145,7 +147,7 @@ def diff(before: object, after: object) -> Paths:
 
     Lists that differ in length give each index that only one of them has and the shape; dicts likewise give keys, and
     the shape also if the keys they share are in another order. Values of two kinds or classes, sets, and tuples of two
-    lengths differ as wholes.
+    lengths differ as wholes. What two big lists or dicts share is not looked at.
     """
     found: list[Path] = []
     _diff(before, after, (), found.append)
@@ -158,7 +160,7 @@ _Report = Callable[[Path], None]
 def _diff(before: object, after: object, path: Path, report: _Report) -> None:
     if before is after:
         return
-    if type(before) is not type(after):
+    if not are_of_one_class(before, after):
         report(path)
     elif is_list(before) and is_list(after):
         _diff_lists(before, after, path, report)
@@ -174,9 +176,8 @@ def _diff(before: object, after: object, path: Path, report: _Report) -> None:
 
 
 def _diff_lists(before: list[object], after: list[object], path: Path, report: _Report) -> None:
-    for index, (old, new) in enumerate(zip(before, after, strict=False)):
-        if old is not new:
-            _diff(old, new, (*path, index), report)
+    for index, old, new in differing(before, after):
+        _diff(old, new, (*path, index), report)
     short, long = sorted((len(before), len(after)))
     for index in range(short, long):
         report((*path, index))
@@ -185,6 +186,10 @@ def _diff_lists(before: list[object], after: list[object], path: Path, report: _
 
 
 def _diff_dicts(before: dict[object, object], after: dict[object, object], path: Path, report: _Report) -> None:
+    step = step_between(before, after)
+    if step is not None:
+        _diff_by_step(before, after, step, path, report)
+        return
     shared: list[object] = []
     for key, old in before.items():
         if key not in after:
@@ -197,6 +202,18 @@ def _diff_dicts(before: dict[object, object], after: dict[object, object], path:
         if key not in before:
             report((*path, key_text(key)))
     if not len(before) == len(shared) == len(after) or not same(shared, list(after)):
+        report((*path, SHAPE))
+
+
+def _diff_by_step(
+    before: dict[object, object], after: dict[object, object], step: Step, path: Path, report: _Report
+) -> None:
+    for key in step.put:
+        if (old := before[key]) is not (new := after[key]):
+            _diff(old, new, (*path, key_text(key)), report)
+    for key in (*step.gone, *step.came):
+        report((*path, key_text(key)))
+    if step.gone or step.came:
         report((*path, SHAPE))
 
 

@@ -9,7 +9,21 @@ import datetime
 import decimal
 from collections.abc import Callable
 
-from .kind import ATOMS, Kind, acts_as_set, is_dict, is_frozenset, is_list, is_set, is_tuple, kind_of, make_tuple
+from .chunks import differing
+from .kind import (
+    ATOMS,
+    Kind,
+    acts_as_set,
+    are_of_one_class,
+    is_dict,
+    is_frozenset,
+    is_list,
+    is_set,
+    is_tuple,
+    kind_of,
+    make_tuple,
+)
+from .layered import step_between
 from .record import record_type
 
 __all__ = ["NotStorable", "clone", "clone_members", "same"]
@@ -68,18 +82,21 @@ def clone_members(value: object, clone_value: Callable[[object], object]) -> obj
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two plain values are strictly equal: types, values, order of keys; NaN is itself, 0.0 is not -0.0."""
+    """Whether two plain values are strictly equal: types, values, order of keys; NaN is itself, 0.0 is not -0.0.
+
+    How a list or a dict is held makes no difference; what two of them share is not looked at.
+    """
     if one is other:
         return True
     type_ = type(one)
-    if type_ is not type(other):
+    if type_ is not type(other) and not are_of_one_class(one, other):
         return False
     if type_ is str or type_ is int:
         return one == other
     if is_list(one) and is_list(other):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and _same_elements(one, other)
     if is_dict(one) and is_dict(other):
-        return len(one) == len(other) and all(map(same, one, other)) and all(map(same, one.values(), other.values()))
+        return len(one) == len(other) and _same_entries(one, other)
     match kind_of(type_):
         case Kind.RECORD:
             known = record_type(type_)
@@ -90,6 +107,19 @@ def same(one: object, other: object) -> bool:
             return _same_members(one, other)
         case _:
             return _same_atoms(one, other)
+
+
+def _same_elements(one: list[object], other: list[object]) -> bool:
+    if type(one) is list and type(other) is list:
+        return all(map(same, one, other))
+    return all(same(old, new) for _, old, new in differing(one, other))
+
+
+def _same_entries(one: dict[object, object], other: dict[object, object]) -> bool:
+    step = step_between(one, other)
+    if step is not None:
+        return not step.gone and not step.came and all(same(one[key], other[key]) for key in step.put)
+    return all(map(same, one, other)) and all(map(same, one.values(), other.values()))
 
 
 def _same_members(one: object, other: object) -> bool:

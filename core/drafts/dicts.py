@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from ..kind import ATOMS, Kind, acts_as_dict, is_dict, is_text, key_text
 from ..model import Path
 from ..paths import SHAPE
+from ..sharing import copy_dict
 from .faces import FIND_MAKER, AnyNode, child_of, passes_for
 from .intake import admit_key
 from .node import Node, Report
@@ -40,7 +41,7 @@ class DictDraft(Node[dict[object, object]]):
     # --- as a node ---
 
     def _copied(self) -> dict[object, object]:
-        return self._raw.copy()
+        return copy_dict(self._raw)
 
     def _at(self, key: Hashable) -> object:
         return self._raw[key]

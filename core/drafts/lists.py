@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableSequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, SupportsIndex, TypeGuard, overload
 
+from ..chunks import differing
 from ..kind import ATOMS, Kind, acts_as_list, is_iterable, is_list
 from ..model import Path
 from ..paths import SHAPE
+from ..sharing import copy_list
 from .faces import FIND_MAKER, AnyNode, child_of, passes_for
 from .node import Node, Report
 
@@ -42,7 +45,7 @@ class ListDraft(Node[list[object]]):
     # --- as a node ---
 
     def _copied(self) -> list[object]:
-        return self._raw.copy()
+        return copy_list(self._raw)
 
     def _at(self, key: Hashable) -> object:
         assert isinstance(key, int)
@@ -67,14 +70,21 @@ class ListDraft(Node[list[object]]):
                 child._report((*path, *self._segments(key)), report)
 
     def _changed_indices(self) -> dict[int, None]:
-        """Every index that may hold another value than before, without those that hold the very same."""
-        before, after = self._base, self._raw
+        """Every index that may hold another value than before, without those that hold the very same.
+
+        Once there are more than are reported, the others are not looked for.
+        """
+        before, after, moved = self._base, self._raw, self._moved
         shared = min(len(before), len(after))
-        indices = sorted(self._changed)
-        if self._moved is not None:
-            indices = [index for index in indices if index < self._moved]
-            indices += range(self._moved, max(len(before), len(after)))
-        return {index: None for index in indices if index >= shared or before[index] is not after[index]}
+        indices: Iterable[int] = self._changed
+        if moved is not None:
+            indices = (index for index in indices if index < moved)
+        found = [index for index in sorted(indices) if index >= shared or before[index] is not after[index]]
+        if moved is not None:
+            apart = (index for index, _, _ in differing(before, after, moved))
+            beyond = range(max(moved, shared), max(len(before), len(after)))
+            found += islice(chain(apart, beyond), MAX_INDICES + 1)
+        return dict.fromkeys(found)
 
     def _move(self, start: int, removed: int, added: int) -> None:
         """At `start`, `removed` elements made way for `added` others: mark that, and keep the drafts in step."""
