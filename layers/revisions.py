@@ -50,6 +50,11 @@ class LedgerRevisions:
         rows = read.unwrap()
         if not rows and before is None:
             return Failure(StoreNotFound(key))
+        if rows and rows[-1].kind == "deleted":
+            more = await self._ledger.revisions(key, limit=1, before=rows[-1])
+            if isinstance(more, Failure):
+                return more
+            rows = rows[:-1] or (*rows, *more.unwrap())
         try:
             return Success(tuple(_changed(row) for row in rows))
         except ValueError as error:

@@ -66,8 +66,9 @@ class Revisions(Protocol):
     ) -> Outcome[tuple[Changed, ...], StoreNotFound | Unavailable]:
         """The changes that are kept of a store, of all its instances, the newest first; with `before` the older ones.
 
-        There may be fewer than `limit` although there are more: the last page is empty. `StoreNotFound`: nothing is
-        kept of such a store.
+        There may be fewer than `limit` although there are more: the last page is empty. No page ends with the end of
+        an instance, so the revision of its last change is where the next one begins; a `limit` of 1 gives both then.
+        `StoreNotFound`: nothing is kept of such a store.
         """
         ...
 

@@ -12,9 +12,11 @@ import click
 from ....services.ledger import CannotOpen
 from ..open import is_unicode
 from .doctor import doctor
+from .gc import gc
 from .options import Settings, shared
 from .output import Output
 from .problem import INTERRUPTED, WRONG_USAGE, Problem, cannot_open
+from .purge import purge
 from .run import run
 from .runs import cancel, resume, runs, show
 from .signals import signal
@@ -40,7 +42,7 @@ def root() -> None:
     """Durable workflows and typed stores in one SQLite file."""
 
 
-COMMANDS: Final = (run, worker, runs, show, signal, cancel, resume, stores, store, doctor)
+COMMANDS: Final = (run, worker, runs, show, signal, cancel, resume, stores, store, gc, purge, doctor)
 
 for command in COMMANDS:
     root.add_command(command)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
+from ....core.batch import Form
 from ....core.damage import read_document
 from ....core.model import InvalidState, Revision, StoreKey, StoreNotFound
 from ....core.outcome import Failure
@@ -19,6 +20,7 @@ from .options import Settings, open_existing, run_blocking, shared, value_of
 from .output import instant
 from .problem import WRONG_USAGE, Problem, problem_of
 from .store_edit import edit
+from .store_history import print_differences, print_history, read_differences, read_history, unknown_version
 from .words import read_assignment
 
 __all__ = ["store", "stores"]
@@ -67,6 +69,11 @@ def _tip_json(tip: StoreTip) -> dict[str, object]:
 @click.argument("name")
 @click.argument("store_id", metavar="ID")
 @click.option("--at", "version", type=click.IntRange(min=0), metavar="VERSION", help="An earlier version of it.")
+@click.option("--history", is_flag=True, help="What changed it: its versions that are kept, the newest first.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="So many of its history.")
+@click.option(
+    "--diff", "versions", type=click.IntRange(min=0), nargs=2, metavar="A B", help="Where two versions differ."
+)
 @click.option("--raw", is_flag=True, help="Only the JSON document, as it is stored.")
 @click.option("--module", metavar="MODULE", help="Where the store is defined, to check the state by its type.")
 @click.option("--set", "changes", metavar="PATH=JSON", multiple=True, help="Change the state; may be given repeatedly.")
@@ -77,28 +84,41 @@ def store(
     name: str,
     store_id: str,
     version: int | None,
+    history: bool,
+    limit: int,
+    versions: tuple[int, int] | None,
     raw: bool,
     module: str | None,
     changes: tuple[str, ...],
 ) -> None:
-    """Show a store's state, or change it.
+    """Show a store's state, what it was before, or change it.
 
     A change is an ordinary update of the type that MODULE defines: all that is given by --set at once, and nothing
     if the state would not fit its type. A path is written items[0].status or items.0.status, a key of any
     text as ["a.b"], and the whole state as nothing.
     """
     key = _admit_key(name, store_id)
+    alone = {"--history": history, "--diff": versions is not None}
+    _admit_alone(alone, version is not None or raw or bool(module or changes))
+    if history:
+        print_history(settings.output, key, run_blocking(read_history(settings, key, limit)))
+        return
+    if versions is not None:
+        print_differences(settings.output, key, *versions, run_blocking(read_differences(settings, key, *versions)))
+        return
     _admit_options(version, raw, module, changes)
     assignments = [read_assignment(word) for word in changes]
     definition = None if module is None else find_definition(module, name)
     if definition is not None and assignments:
         revision, document = run_blocking(edit(settings, definition, key, assignments))
+        form: Form | None = definition.form
     else:
-        revision, document = run_blocking(_read(settings, key, version, None if raw else definition))
+        revision, document, form = run_blocking(_read(settings, key, version, None if raw else definition))
     if raw:
         settings.output.text(document.decode())
     elif settings.as_json:
-        settings.output.json({**_revision_json(key, revision), "state": json.loads(document)})
+        shown = {**_revision_json(key, revision), "form": _form_json(form), "state": json.loads(document)}
+        settings.output.json(shown)
     else:
         settings.output.note(f"{key} at version {revision.version} of {revision.instance_id}")
         settings.output.json(json.loads(document))
@@ -109,6 +129,13 @@ def _admit_key(name: str, store_id: str) -> StoreKey:
         return StoreKey(name, store_id)
     except ValueError as error:
         raise Problem("usage", str(error), exit_code=WRONG_USAGE) from None
+
+
+def _admit_alone(asked: Mapping[str, bool], others: bool) -> None:
+    """A history, or a difference, is all that is shown."""
+    given = [option for option, is_given in asked.items() if is_given]
+    if len(given) + others > 1 and given:
+        raise Problem("usage", f"{given[0]} goes with no other option but --db and --json", exit_code=WRONG_USAGE)
 
 
 def _admit_options(version: int | None, raw: bool, module: str | None, changes: Sequence[str]) -> None:
@@ -125,20 +152,25 @@ def _revision_json(key: StoreKey, revision: Revision) -> dict[str, object]:
     return {"name": key.name, "id": key.id, "instance_id": revision.instance_id, "version": revision.version}
 
 
+def _form_json(form: Form | None) -> dict[str, object] | None:
+    """In which form of its type the state is stored; None if it was written before forms were kept."""
+    return None if form is None else {"version": form.version, "fingerprint": form.fingerprint}
+
+
 async def _read(
     settings: Settings, key: StoreKey, version: int | None, definition: StoreDefinition[object] | None
-) -> tuple[Revision, bytes]:
-    """The revision and the document, checked by the definition if one is given."""
+) -> tuple[Revision, bytes, Form | None]:
+    """The revision, the document and its form, checked by the definition if one is given."""
     async with open_existing(settings) as app:
-        revision, document = await _document(app, key, version)
+        revision, document, form = await _document(app, key, version)
     if definition is not None:
-        decoded = definition.schema.decode(document)
+        decoded = definition.schema.decode_from(document, form)
         if isinstance(decoded, Failure):
             raise problem_of(InvalidState(key, decoded.failure()))
-    return revision, document
+    return revision, document, form
 
 
-async def _document(app: App, key: StoreKey, version: int | None) -> tuple[Revision, bytes]:
+async def _document(app: App, key: StoreKey, version: int | None) -> tuple[Revision, bytes, Form | None]:
     ledger = get(app.env, Ledger)
     tip = value_of(await ledger.tip(key))
     if tip is None:
@@ -146,5 +178,5 @@ async def _document(app: App, key: StoreKey, version: int | None) -> tuple[Revis
     at = tip if version is None else Revision(tip.instance_id, version)
     found = None if at.version > tip.version else value_of(await ledger.document(key, at))
     if found is None:
-        raise Problem("unknown_version", f"{key} has no version {version}: it is at version {tip.version}")
-    return found.revision, value_of(read_document(key, found))
+        raise unknown_version(key, at.version, tip)
+    return found.revision, value_of(read_document(key, found)), found.form

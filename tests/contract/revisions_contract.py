@@ -1,0 +1,303 @@
+"""What revisions must keep over every ledger; each host runs this class with its own fixture `world`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from stepwell import (
+    Collected,
+    Difference,
+    Failure,
+    Purged,
+    Retention,
+    Revision,
+    StepId,
+    StoreKey,
+    StoreNotFound,
+    Success,
+    Waiter,
+)
+from stepwell.core.batch import Batch, ChangeRun, PatchStore, RegisterWaiter, SendSignal, StoreAt, WriteStep
+from stepwell.core.retention import CUT_ROWS
+from stepwell.core.signal import SignalRow
+from stepwell.core.step import StepRow
+from stepwell.services.revisions import Changed
+
+from .ledger_batches import CHARGE, committed
+from .revisions_world import KEY, MINUTE, World, counts, receipt
+
+ONE = Retention(keep_revisions=1)
+STEP = StepId("run-1", "s")
+
+
+def one(version: int) -> Revision:
+    return Revision("one", version)
+
+
+class RevisionsContract:
+    # --- looking back -------------------------------------------------------
+
+    async def test_history_tells_what_changed_newest_first(self, world: World) -> None:
+        await world.make(last=1)
+        await world.delete(1)
+        await world.make("two")
+        now_ms = world.clock.now_ms()
+        history = (await world.revisions.history(counts, "c-1")).unwrap()
+        assert history == (
+            Changed(Revision("two", 0), "created", now_ms, is_whole=True),
+            Changed(one(1), "deleted", now_ms - MINUTE),
+            Changed(one(1), "patched", now_ms - 2 * MINUTE, (("n",),), history[2].patch_bytes),
+            Changed(one(0), "created", now_ms - 3 * MINUTE, is_whole=True),
+        )
+        assert history[2].patch_bytes > 0
+        for limit, most in ((1, 2), (2, 2), (3, 3)):
+            pages: list[Changed] = []
+            before: Revision | None = None
+            while page := (
+                await world.revisions.history("revisions.counts", "c-1", limit=limit, before=before)
+            ).unwrap():
+                assert len(page) <= most
+                pages += page
+                before = page[-1].revision
+            assert tuple(pages) == history
+        assert await world.revisions.history(counts, "c-1", before=one(1)) == Success(history[3:])
+        assert await world.revisions.history(counts, "c-1", before=one(0)) == Success(())
+
+    async def test_of_what_never_was_there_is_no_history(self, world: World) -> None:
+        missing = StoreKey("revisions.counts", "nobody")
+        assert await world.revisions.history(counts, "nobody") == Failure(StoreNotFound(missing))
+        assert await world.revisions.purge(counts, "nobody") == Failure(StoreNotFound(missing))
+        with pytest.raises(ValueError, match="limit is at least 1"):
+            await world.revisions.history(counts, "c-1", limit=0)
+
+    async def test_diff_gives_both_values_at_each_path(self, world: World) -> None:
+        await world.make(last=2)
+        await world.delete(2)
+        await world.make("two")
+        diff = world.revisions.diff
+        assert await diff(counts, "c-1", one(0), one(2)) == Success((Difference(("n",), 0, 2),))
+        assert await diff(counts, "c-1", one(2), Revision("two", 0)) == Success(
+            (Difference(("n",), 2, 0), Difference(("i",), "one", "two"))
+        )
+        assert await diff(counts, "c-1", one(1), one(1)) == Success(())
+        assert await diff(counts, "c-1", one(1), one(7)) == Failure(StoreNotFound(KEY, one(7)))
+
+    # --- retention ----------------------------------------------------------
+
+    async def test_the_newest_revisions_are_kept(self, world: World) -> None:
+        await world.make(last=9)
+        await world.clock.advance(MINUTE)
+        would = await world.revisions.collect(Retention(keep_revisions=3), dry_run=True)
+        assert len(await world.kept()) == 10
+        done = (await world.revisions.collect(Retention(keep_revisions=3))).unwrap()
+        assert would == Success(done)
+        assert (done.runs, done.revisions) == (0, 7)
+        assert await world.kept() == [("one", 9), ("one", 8), ("one", 7)]
+        assert [await world.state(one(version)) for version in range(7)] == [None] * 7
+        assert await world.revisions.collect(Retention(keep_revisions=3)) == Success(Collected())
+        await world.change(10)
+        assert await world.kept() == [("one", 10), ("one", 9), ("one", 8), ("one", 7)]
+
+    async def test_what_was_in_force_lately_is_kept(self, world: World) -> None:
+        await world.make(last=9)
+        await world.clock.advance(MINUTE)
+        policy = Retention(keep_age_ms=3 * MINUTE + 1)
+        assert (await world.revisions.collect(policy)).unwrap().revisions == 6
+        assert await world.kept() == [("one", 9), ("one", 8), ("one", 7), ("one", 6)]
+        both = Retention(keep_age_ms=2 * MINUTE, keep_revisions=3)
+        assert (await world.revisions.collect(both)).unwrap().revisions == 1
+        assert await world.kept() == [("one", 9), ("one", 8), ("one", 7)]
+
+    async def test_what_was_in_force_a_moment_ago_stays(self, world: World) -> None:
+        await world.make(last=3)
+        assert (await world.revisions.collect(ONE)).unwrap().revisions == 2
+        assert await world.kept() == [("one", 3), ("one", 2)]
+        assert (await world.revisions.collect(Retention())).unwrap() == Collected()
+
+    async def test_what_a_receipt_or_a_step_names_is_kept_and_then_not(self, world: World) -> None:
+        await world.make(last=3)
+        await world.change(4, step=STEP)
+        for version in range(5, 9):
+            await world.change(version)
+        await world.run("run-1")
+        await world.pin("run-1", "get", one(2))
+        await world.pin("run-1", "get again", one(5))
+        await world.clock.advance(MINUTE)
+        assert (await world.revisions.collect(ONE)).unwrap().revisions == 5
+        assert await world.kept() == [("one", 8), ("one", 5), ("one", 4), ("one", 2)]
+        assert (await world.ledger.receipt(KEY, STEP)).unwrap() is not None
+        forget = replace_ended(ONE, 0)
+        would = await world.revisions.collect(forget, dry_run=True)
+        done = (await world.revisions.collect(forget)).unwrap()
+        assert would == Success(done)
+        assert (done.runs, done.revisions) == (1, 3)
+        assert await world.kept() == [("one", 8)]
+        assert (await world.ledger.receipt(KEY, STEP)).unwrap() is None
+
+    async def test_of_deleted_instances_what_is_pinned_stays(self, world: World) -> None:
+        await world.make(last=3)
+        await world.delete(3)
+        await world.make("two", last=2)
+        await world.delete(2, "two")
+        await world.run("run-1", "running")
+        await world.pin("run-1", "get", one(1))
+        await world.clock.advance(2 * MINUTE)
+        aged = Retention(keep_age_ms=0)
+        assert (await world.revisions.collect(aged)).unwrap().revisions == 6
+        assert await world.kept() == [("one", 1)]
+        assert (await world.revisions.collect(aged)).unwrap() == Collected()
+        await world.make("three")
+        assert await world.kept() == [("three", 0), ("one", 1)]
+
+    async def test_a_deleted_store_of_which_nothing_is_kept_leaves_nothing(self, world: World) -> None:
+        await world.make(last=3)
+        await world.delete(3)
+        await world.clock.advance(2 * MINUTE)
+        assert (await world.revisions.collect(Retention(keep_age_ms=0))).unwrap().revisions == 4
+        assert (await world.ledger.revisions(KEY)).unwrap() == ()
+        assert await world.revisions.history(counts, "c-1") == Failure(StoreNotFound(KEY))
+
+    async def test_runs_that_ended_long_ago_are_forgotten(self, world: World) -> None:
+        await world.run("old")
+        await world.run("failed", "failed")
+        await world.run("stuck", "stuck")
+        committed(await world.ledger.commit(Batch((), (SendSignal(SignalRow("stuck", "s", b"1")),))))
+        await world.make()
+        waiter = Waiter(KEY, StepId("old", "wait"), one(0), (("n",),))
+        committed(await world.ledger.commit(Batch((), (RegisterWaiter(waiter),))))
+        await world.clock.advance(10 * MINUTE)
+        await world.run("young")
+        done = await world.revisions.collect(Retention(keep_ended_runs_ms=5 * MINUTE))
+        assert done == Success(Collected(runs=2))
+        assert [row.id for row in (await world.ledger.runs()).unwrap()] == ["stuck", "young"]
+        assert (await world.ledger.waiters()).unwrap() == ()
+        assert len((await world.ledger.signals("stuck")).unwrap()) == 1
+
+    async def test_a_run_of_many_steps_is_forgotten_in_parts(self, world: World) -> None:
+        await world.run("big", "failed")
+        many = 2 * CUT_ROWS + 7
+        steps = [WriteStep(_named("big", f"step-{number}")) for number in range(many)]
+        committed(await world.ledger.commit(Batch((), tuple(steps))))
+        await world.run("small")
+        await world.clock.advance(2 * MINUTE)
+        assert await world.revisions.collect(Retention(keep_ended_runs_ms=0)) == Success(Collected(runs=2))
+        assert (await world.ledger.runs()).unwrap() == ()
+        assert (await world.ledger.steps("big")).unwrap() == ()
+
+    async def test_more_runs_than_a_page_are_forgotten(self, world: World) -> None:
+        for number in range(250):
+            await world.run(f"run-{number}", "failed" if number % 3 else "running")
+        await world.clock.advance(2 * MINUTE)
+        done = (await world.revisions.collect(Retention(keep_ended_runs_ms=0))).unwrap()
+        assert done.runs == 166
+        assert len((await world.ledger.runs(limit=1000)).unwrap()) == 84
+
+    async def test_a_run_that_is_taken_up_again_meanwhile_stays(self, world: World) -> None:
+        await world.run("run-1", "failed")
+        await world.clock.advance(2 * MINUTE)
+        reopened = Batch((), (ChangeRun("run-1", {"state": "waiting", "fence": 1}),))
+        both = await asyncio.gather(
+            world.ledger.commit(reopened), world.revisions.collect(Retention(keep_ended_runs_ms=0))
+        )
+        assert both[1] in (Success(Collected()), Success(Collected(runs=1)))
+        row = (await world.ledger.run("run-1")).unwrap()
+        assert (row is None) == (both[1] == Success(Collected(runs=1)))
+
+    async def test_others_read_and_write_while_it_collects(self, world: World) -> None:
+        other = replace(KEY, id="c-2")
+        await world.make(last=60)
+        await world.make("two", key=other)
+        await world.clock.advance(MINUTE)
+        ended = asyncio.Event()
+
+        async def write() -> int:
+            version = 0
+            while not ended.is_set():
+                version += 1
+                await world.change(version, "two", other)
+            return version
+
+        async def read() -> None:
+            while not ended.is_set():
+                for version in (51, 55, 60):
+                    assert await world.state(one(version)) == {"n": version, "i": "one"}
+                await asyncio.sleep(0)
+
+        async def collect() -> None:
+            for keep in (50, 40, 30, 20, 10):
+                done = (await world.revisions.collect(Retention(keep_revisions=keep))).unwrap()
+                assert done.revisions >= 10
+            ended.set()
+
+        last, _, _ = await asyncio.gather(write(), read(), collect())
+        assert (await world.ledger.tip(other)).unwrap() == Revision("two", last)
+        assert [version for _, version in await world.kept()] == list(range(60, 50, -1))
+
+    async def test_a_long_history_goes_in_slices(self, world: World) -> None:
+        await world.make(last=CUT_ROWS + 20)
+        await world.clock.advance(MINUTE)
+        assert (await world.revisions.collect(ONE)).unwrap().revisions == CUT_ROWS + 20
+        assert await world.kept() == [("one", CUT_ROWS + 20)]
+
+    # --- purging ------------------------------------------------------------
+
+    async def test_purging_erases_a_store_that_exists(self, world: World) -> None:
+        await world.make(last=2)
+        await world.change(3, step=STEP)
+        await world.run("run-1", "running")
+        await world.pin("run-1", "get", one(1))
+        waiter = Waiter(KEY, StepId("run-1", "wait"), one(3), (("n",),))
+        committed(await world.ledger.commit(Batch((), (RegisterWaiter(waiter),))))
+        assert await world.revisions.purge(counts, "c-1") == Success(Purged(deleted=True, receipts=1, settled=True))
+        assert (await world.ledger.tip(KEY)).unwrap() is None
+        assert (await world.ledger.revisions(KEY)).unwrap() == ()
+        assert [await world.state(one(version)) for version in range(4)] == [None] * 4
+        stored = (await world.ledger.receipt(KEY, STEP)).unwrap()
+        assert stored is not None
+        assert (stored.value, stored.revision) == (b"", one(3))
+        (row,) = (await world.ledger.waiters()).unwrap()
+        assert row.due_no is not None
+        assert await world.revisions.purge(counts, "c-1") == Failure(StoreNotFound(KEY))
+        await world.make("two")
+        assert await world.kept() == [("two", 0)]
+
+    async def test_purging_erases_what_is_left_of_a_deleted_store(self, world: World) -> None:
+        await world.make(last=2)
+        await world.delete(2)
+        await world.make("two")
+        await world.delete(0, "two")
+        assert await world.revisions.purge("revisions.counts", "c-1") == Success(Purged(False, 0, True))
+        assert (await world.ledger.revisions(KEY)).unwrap() == ()
+
+    async def test_purging_while_others_change_the_store(self, world: World) -> None:
+        """Whoever changes it either comes first, and is erased too, or finds no store."""
+        await world.make()
+
+        async def write() -> int:
+            for version in range(1, 100):
+                change = PatchStore(KEY, one(version), b"[]")
+                step = receipt(one(version), StepId("run-1", f"s-{version}"))
+                verdict = await world.ledger.commit(Batch((StoreAt(KEY, one(version - 1)),), (change,)) + step)
+                if isinstance(verdict, Failure):
+                    assert verdict == Failure(StoreNotFound(KEY, one(version - 1)))
+                    return version - 1
+            return 99
+
+        written, purged = await asyncio.gather(write(), world.revisions.purge(counts, "c-1"))
+        if isinstance(purged, Failure):  # it came too late each time
+            assert written == 99
+            return
+        assert purged == Success(Purged(True, written, True))
+        assert (await world.ledger.revisions(KEY)).unwrap() == ()
+
+
+def replace_ended(policy: Retention, keep_ms: int) -> Retention:
+    return Retention(keep_revisions=policy.keep_revisions, keep_age_ms=policy.keep_age_ms, keep_ended_runs_ms=keep_ms)
+
+
+def _named(run_id: str, key: str) -> StepRow:
+    return structs.replace(CHARGE, run_id=run_id, key=key)
