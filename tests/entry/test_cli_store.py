@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,6 +72,9 @@ def test_a_store_is_shown_as_json_with_its_revision(shop: Shell) -> None:
     assert said.err.startswith("shop.orders/o-1 at version 1 of ")
     shown = shop("store", "shop.orders", "o-1", "--json").json
     assert (shown["name"], shown["id"], shown["version"], shown["state"]) == ("shop.orders", "o-1", 1, AT_1)
+    assert shown["form"]["version"] == 1
+    assert re.fullmatch("[0-9a-f]{16}", shown["form"]["fingerprint"])
+    assert change(shop, 'status="approved"').json["form"] == shown["form"]
 
 
 def test_an_earlier_version_is_shown(shop: Shell) -> None:
@@ -111,8 +115,22 @@ def test_a_state_that_no_longer_fits_its_type_is_told_with_all_that_is_wrong(sho
     assert shop.python("make.py").code == 0
     said = shop.run("store", "shop.loose", "c", "--module", "strictly.py", "--json")
     assert (said.code, said.error["code"]) == (1, "invalid_state")
-    assert said.error["issues"][0]["path"] == ["a"]
+    assert [issue["path"] for issue in said.error["issues"]] == [[], ["a"]]
+    assert "let define_store have version=2 and upcasters={1: ...}" in said.error["issues"][0]["message"]
     assert shop.run("store", "shop.loose", "c").json == {"a": "many"}
+
+    (tmp_path / "later.py").write_text(
+        "from stepwell import define_store\n\ndef lengths(old):\n    return {key: len(old[key]) for key in old}\n\n"
+        "counters = define_store('shop.loose', dict[str, int], version=2, upcasters={1: lengths})\n"
+    )
+    checked = shop.run("store", "shop.loose", "c", "--module", "later.py", "--json").json
+    assert (checked["form"]["version"], checked["state"]) == (1, {"a": "many"}), "it is shown as it is stored"
+    changed = shop.run("store", "shop.loose", "c", "--module", "later.py", "--json", "--set", "a=5").json
+    assert (changed["form"]["version"], changed["state"]) == (2, {"a": 5})
+    shown = shop.run("store", "shop.loose", "c", "--json").json
+    assert (shown["form"]["version"], shown["state"]) == (2, {"a": 5})
+    refused = shop.run("store", "shop.loose", "c", "--module", "strictly.py", "--json").error["issues"]
+    assert "in version 2 of its type, and this one knows versions up to 1" in refused[0]["message"]
 
 
 # --- changing -----------------------------------------------------------------------
