@@ -22,7 +22,16 @@ from .model import Issue
 from .outcome import Failure, Outcome, Success
 from .strict_json import check_json
 
-__all__ = ["NO_UPCASTERS", "Upcaster", "Upcasters", "admit_upcasters", "admit_version", "brought_up", "refused"]
+__all__ = [
+    "NO_UPCASTERS",
+    "Upcaster",
+    "Upcasters",
+    "admit_upcasters",
+    "admit_version",
+    "brought_up",
+    "refused",
+    "version_of",
+]
 
 Upcaster: TypeAlias = Callable[..., object]
 """It takes a JSON value, which is its own to change, and gives one; whatever kind of value it says it takes."""
@@ -68,12 +77,17 @@ def admit_upcasters(version: int, upcasters: object) -> Upcasters:
     return MappingProxyType(admitted)
 
 
+def version_of(form: Form | None) -> int:
+    """The version of a form; what was written before forms were kept is of the first."""
+    return 1 if form is None else form.version
+
+
 # --- the way -----------------------------------------------------------------
 
 
 def brought_up(json: bytes, form: Form | None, own: Form, upcasters: Upcasters) -> Outcome[bytes, tuple[Issue, ...]]:
     """The document in the version of `own`; or why there is no way, or where it broke off."""
-    version = _version(form)
+    version = version_of(form)
     if version > own.version:
         return _failed(
             f"the state was written by a newer program, in version {version} of its type, and this one knows versions "
@@ -102,7 +116,7 @@ def brought_up(json: bytes, form: Form | None, own: Form, upcasters: Upcasters) 
 
 def refused(form: Form | None, own: Form) -> Issue:
     """What to do about a document that the type does not accept, and that another form of the type has written."""
-    version = _version(form)
+    version = version_of(form)
     if version < own.version:
         message = (
             f"the state was written in version {version} of its type, and what the upcasters made of it is no state of "
@@ -119,10 +133,6 @@ def refused(form: Form | None, own: Form) -> Issue:
 
 
 _WHAT_IT_DOES: Final = "a function that makes the JSON value of the old state into that of the new one"
-
-
-def _version(form: Form | None) -> int:
-    return 1 if form is None else form.version
 
 
 def _failed(message: str) -> Failure[tuple[Issue, ...]]:

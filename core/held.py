@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from .batch import Form
-from .model import InvalidState, Issue, Revision, Snapshot, StoreKey, snapshot_of
+from .form import version_of
+from .model import InvalidState, Issue, Paths, Revision, Snapshot, StoreKey, snapshot_of
 from .outcome import Failure, Outcome, Success
 from .patch import decode, replay_json
 from .schema import StateSchema
@@ -19,6 +20,8 @@ __all__ = ["LOG_BYTES", "LOG_ROW_BYTES", "Decoded", "Held", "read_snapshot", "wa
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
+
+WHOLE: Final[Paths] = ((),)
 
 LOG_ROW_BYTES: Final = 80
 """What reading one more patch costs, as bytes of a document: many small ones are dearer than their length says."""
@@ -71,6 +74,13 @@ class Held(Struct, frozen=True):
             force_setattr(self, "stored", self.document())
             force_setattr(self, "decoded", Decoded(schema, decoded.unwrap()))
         return decoded
+
+    def reads(self, schema: StateSchema[_T], paths: Paths) -> Paths:
+        """What a selector read, as those see it who may write here before it is looked at again.
+
+        Whoever writes an earlier version of the type names other paths than this schema does: then it is the whole.
+        """
+        return paths if version_of(self.form) == schema.form.version else WHOLE
 
     def document(self) -> bytes:
         """The whole state as JSON. It takes as long as the state is large."""

@@ -41,4 +41,4 @@ def decide_look(
     if not isinstance(read, Success):
         return Failure(InvalidState(key, read.failure()))
     selected, read_paths = draft.track_reads(read.unwrap(), selector)
-    return Success(Looked(selected, read_paths, held.revision))
+    return Success(Looked(selected, held.reads(schema, read_paths), held.revision))

@@ -306,7 +306,7 @@ class Take(Struct, Generic[_T, _R], frozen=True):
             return Planned(Failure(InvalidState(key, decided.failure())), held)
         found = decided.unwrap()
         if isinstance(found, Miss):
-            return Planned(Failure(Unmatched(held.revision, found.read_paths)), held)
+            return Planned(Failure(Unmatched(held.revision, held.reads(schema, found.read_paths))), held)
         selected, value, change = found.selected, b"", found.change
         if self.step is not None:
             value = result_codec(self.selector).encode(selected, _what(self.step))

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from stepwell import Run, StoreDefinition, Success, Workflow, workflow
 
-from .engine_world import EngineWorld, success
+from .engine_world import EngineWorld, ended, success
 from .store_doubles import PlainStore, given_store
 
 
@@ -36,6 +36,14 @@ flat = StoreDefinition("people", Person)
 
 def visit(state: Name | Person) -> None:
     state.visits += 1
+
+
+def rename(state: Name) -> None:
+    state.name = "Ada King"
+
+
+def is_renamed(person: Person) -> bool:
+    return person.last == "King"
 
 
 def program_of(people: StoreDefinition[Any], seen: list[list[object]]) -> Workflow[[], int]:
@@ -71,6 +79,20 @@ class EngineFormsContract:
         names = [Name(name="Ada Lovelace", visits=visits) for visits in (0, 1, 1)]
         people = [Person(first="Ada", last="Lovelace", visits=visits) for visits in (0, 1, 1)]
         assert seen == [names, people]
+
+    async def test_a_run_of_the_newer_program_hears_of_changes_by_the_older_one(self, world: EngineWorld) -> None:
+        """These name other paths than the run read. Time stands still, so that no poll can find them."""
+
+        @workflow
+        async def waiting(run: Run) -> bool:
+            return success(await run.store(v2, "p").when("renamed", is_renamed))
+
+        async with world.engine(waiting) as app:
+            success(await app.store.get_or_create(v1, "p", Name(name="Ada Byron")))
+            handle = success(await app.engine.start(waiting, id="r"))
+            await app.waits_for("r", "'renamed'")
+            success(await app.store.update(v1, "p", rename))
+            assert await ended(handle) == Success(True)
 
     async def test_where_no_way_leads_the_run_is_stuck_and_says_why(self, world: EngineWorld) -> None:
         seen: list[list[object]] = []

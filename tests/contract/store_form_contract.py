@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeVar
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 from stepwell import (
     Failure,
     InvalidState,
+    ManualClock,
     Outcome,
     Replace,
     Revision,
@@ -22,6 +24,7 @@ from stepwell import (
 )
 from stepwell.core.batch import Document
 
+from .store_when_contract import LATE_S
 from .store_world import Client, World, append, chats, empty, failure, ids_of, success
 
 _A = TypeVar("_A")
@@ -165,6 +168,21 @@ class StoreFormContract:
         success(await new.store.update(v3, "p", visit))
         assert is_newer(await old.store.handle(v1, "p").when(lambda state: state.visits > 9, 1))
         assert success(await new.store.handle(v3, "p").when(lambda state: state.visits)) == 1
+
+    async def test_a_waiter_of_the_newer_program_hears_of_changes_by_the_older_one(self, world: World) -> None:
+        """These name other paths than the waiter read. Time stands still, so that no poll can find them."""
+        client = await world.client(clock=ManualClock())
+        await made(client.store)
+        wait = asyncio.create_task(client.store.handle(v3, "p").when(lambda person: person.last == "King"))
+        for name in ("Ada Byron", "Ada King"):
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+            def rename(old: Name, name: str = name) -> None:
+                old.name = name
+
+            success(await client.store.update(v1, "p", rename))
+        assert success(await asyncio.wait_for(wait, LATE_S)) is True
 
     async def test_where_no_way_leads_nothing_is_written_and_a_later_program_goes_on(self, world: World) -> None:
         def broken(old: dict[str, Any]) -> object:

@@ -18,7 +18,7 @@ from stepwell.core.form import admit_upcasters, admit_version
 from stepwell.core.held import Held
 from stepwell.core.kind import is_tuple
 from stepwell.core.look import decide_look
-from stepwell.core.model import InvalidState, Issue, Replace, Revision, StepId, StoreKey
+from stepwell.core.model import InvalidState, Issue, Replace, Revision, StepId, StoreKey, Unmatched
 from stepwell.core.operation import Create, Operation, Take, Update, UpdateFrom
 from stepwell.core.outcome import Outcome, Success
 from stepwell.core.patch import replay_json
@@ -350,6 +350,29 @@ def test_an_older_program_changes_nothing_that_a_newer_one_wrote() -> None:
         assert "written by a newer program" in message_of(planned.outcome)
         assert not planned.batch.writes
     assert "written by a newer program" in message_of(decide_look(KEY, V1, held, never))
+
+
+@pytest.mark.parametrize(("document", "form"), [(OLD, V1.form), (OLD, None), (MIDDLE, V2_FORM)])
+def test_a_look_at_another_version_reads_the_whole(document: bytes, form: Form | None) -> None:
+    """Whoever still writes that version names other paths."""
+    held = held_in(document, form)
+    assert decide_look(KEY, V3, held, lambda person: person.last).unwrap().read_paths == ((),)
+    missed = Take(KEY, V3, nobody, never_claimed).plan(held).outcome.failure()
+    assert isinstance(missed, Unmatched)
+    assert missed.read_paths == ((),)
+
+
+def test_a_look_at_its_own_version_reads_what_it_read() -> None:
+    for form in (V3.form, Form(3, "another")):
+        held = held_in(b'{"first":"A","last":"L"}', form)
+        assert decide_look(KEY, V3, held, lambda person: person.last).unwrap().read_paths == (("last",),)
+        missed = Take(KEY, V3, nobody, never_claimed).plan(held).outcome.failure()
+        assert isinstance(missed, Unmatched)
+        assert missed.read_paths == (("first",),)
+
+
+def nobody(person: Person) -> str | None:
+    return person.first if person.first == "nobody" else None
 
 
 # --- what others committed ----------------------------------------------------------
