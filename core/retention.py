@@ -35,7 +35,7 @@ __all__ = [
     "outlives",
 ]
 
-CUT_ROWS: Final = 500
+CUT_ROWS: Final = 250
 """How many changes, or rows of a run, go in one batch: so few that nobody waits for it."""
 
 CUT_BYTES: Final = 2 * 1024 * 1024

@@ -123,7 +123,7 @@ class Model:
             for run in self.ended:  # they all ended long ago
                 self.pins.pop(run, None)
             self.ended.clear()
-        pinned = set().union(*self.pins.values())
+        pinned = {revision for revisions in self.pins.values() for revision in revisions}
         keep: list[Row] = []
         newer = 0
         for place, row in enumerate(self.rows):
