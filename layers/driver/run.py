@@ -11,6 +11,7 @@ import asyncio
 import logging
 import warnings
 from collections.abc import Awaitable, Coroutine, Sequence
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar, final
 
 from ...core.codec import Codec, elements, error_json
@@ -57,8 +58,6 @@ class RunDriver:
         self._branches = Branches(self._record)
         self._leaving = Leaving(self._record, tools)
         self._steps = DrivenSteps(self._record, tools.pool)
-        self._stores = DrivenStores(self._record, tools)
-        self._signals = DrivenSignals(self._record, tools, workflow.name)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._unawaited: set[DurableCall[Any]] = set()
         self._deferred: list[tuple[StepCall, Asked]] = []
@@ -196,6 +195,14 @@ class RunDriver:
     @property
     def stores(self) -> StoreCalls:
         return self._stores
+
+    @cached_property
+    def _stores(self) -> DrivenStores:  # like the signals made when it is used: thousands of runs may be under way
+        return DrivenStores(self._record, self._tools)
+
+    @cached_property
+    def _signals(self) -> DrivenSignals:
+        return DrivenSignals(self._record, self._tools, self._workflow.name)
 
     async def step(self, call: StepCall) -> object:
         return await self._steps.perform(call, "step")

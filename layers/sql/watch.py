@@ -82,7 +82,7 @@ class Watch:
         """Others have committed, as this process knows by another way: tell of it now, or when it is time."""
         self._met = True
         at = self._asked_at + BUSY_PAUSE_S
-        if at <= self._loop.time():
+        if self._notices is None or at <= self._loop.time():
             self._ask()
         elif self._timer is None or self._timer.when() > at:
             self._ask_at(at)
