@@ -34,8 +34,11 @@ _CONFIG: Final = CoreConfig(
 )
 """What holds everywhere, whatever the config of a class says."""
 
-_FINITE: Final[CoreConfig] = {**_CONFIG, "allow_inf_nan": False}
-"""The same where numbers must be finite."""
+_FINITE: Final[CoreConfig] = {**_CONFIG, "allow_inf_nan": False, "ser_json_inf_nan": "null"}
+"""The same where numbers must be finite: one that is not is written as what is not read back as it.
+
+As a constant it would be, where JSON is read as `JsonValue`, whatever is said about numbers.
+"""
 
 OPAQUE: Final = frozenset({"cls", "default", "default_factory", "expected", "function", "members", "metadata"})
 """Entries of a schema that hold no schema."""

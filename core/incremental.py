@@ -12,23 +12,24 @@ Cost: the parts that were written, and one copy of each container above them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
-from pydantic_core import PydanticSerializationError, ValidationError
+from pydantic_core import PydanticSerializationError, SchemaError, ValidationError, from_json
 
 from . import draft
 from .fidelity import differences
 from .kind import ATOMS, is_dict, is_list, stands_for
 from .model import Path, Paths
 from .parts import NO_PART, part_of, root_of
-from .patch import Operation, Order, Patch, Put, Remove, Splice, between, replay
+from .patch import Operation, Order, Patch, Put, Remove, Splice, between, replay, replay_document
 from .paths import SHAPE, diff, minimal
 from .places import Place, Places
+from .record import record_type
 from .value import NotStorable, clone, same
 
-__all__ = ["Settled", "advance", "settle"]
+__all__ = ["Settled", "advance", "changed_of", "settle"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -58,7 +59,7 @@ def settle(places: Places, before: _T, after: object, written: Paths) -> Settled
     """What a canonical state became that an updater changed at `written` only; None if the whole must be looked at."""
     try:
         return _Settling(places, before, after, written).settled(before)
-    except (_Unsettled, ValidationError, PydanticSerializationError, NotStorable, RecursionError):
+    except (_Unsettled, ValidationError, SchemaError, PydanticSerializationError, NotStorable, RecursionError):
         return None
 
 
@@ -146,7 +147,8 @@ class _Settling:
         place, key = self._place(path[:-1]), path[-1]
         if place.keys is None or not isinstance(key, str):
             raise _Unsettled
-        if not same(place.keys.unit.reader.validate_json(msgspec.json.encode(key), by_alias=False, by_name=True), key):
+        found, _ = self._admitted(place.keys, key, path)
+        if not same(found, key):
             raise _Unsettled
         _admit_length(place, _at(self._after, path[:-1]))
 
@@ -169,7 +171,19 @@ class _Settling:
         self._documents.append(Splice(path, start, removed, tuple(documents)))
 
     def _admitted(self, place: Place, value: object, path: Path) -> tuple[object, bytes]:
-        """The canonical part for one that was written, and its JSON."""
+        """The canonical part for one that was written, and its JSON.
+
+        Whatever a validator raises, also one that asks for the value to be left out, the look at the whole meets again.
+        """
+        try:
+            found, json = self._found(place, value, path)
+        except Exception:
+            raise _Unsettled from None
+        if type(value) not in ATOMS and not _is_readable(json, len(path)):
+            raise _Unsettled
+        return found, json
+
+    def _found(self, place: Place, value: object, path: Path) -> tuple[object, bytes]:
         unit = place.unit
         plain = value if type(value) in ATOMS else clone(value)
         try:
@@ -190,13 +204,26 @@ class _Settling:
     # --- what changed ---------------------------------------------------------
 
     def _changed(self, state: object) -> Paths:
-        """What was written, without what is there as before, and where validation changed it, what differs now."""
-        found = [path for path in self._written if not any(path[: len(each)] == each for each in self._coerced)]
-        found = [path for path in found if not _is_equal(self._before, state, path)]
-        for path in self._coerced:
-            old, new = _at(self._before, path), _at(state, path)
-            found += [path] if old is NO_PART else [(*path, *each) for each in diff(old, new)]
-        return minimal(found)
+        """What was written, without what is there as before; or what differs, where validation changed some of it."""
+        if not self._coerced:
+            return changed_of(self._before, state, self._written)
+        coerced = minimal([*self._coerced, *self._written])
+        return tuple(each for path in coerced for each in _differing(self._before, state, path))
+
+
+SURELY_READABLE: Final = 100
+"""So deep may JSON be nested without a question to the parser, which has a limit of its own above that."""
+
+
+def _is_readable(json: bytes, depth: int) -> bool:
+    """Whether the JSON of a part is read where it lies: the parser sets a limit to how deep the whole is nested."""
+    if json.count(b"[") + json.count(b"{") + depth <= SURELY_READABLE:
+        return True
+    try:
+        from_json(b"[" * depth + json + b"]" * depth)
+    except ValueError:
+        return False
+    return True
 
 
 def _json(place: Place, part: object) -> bytes:
@@ -248,14 +275,35 @@ def _is_equal(before: object, after: object, path: Path) -> bool:
     return type(new) in ATOMS and same(old, new)
 
 
+def changed_of(before: object, after: object, written: Paths) -> Paths:
+    """Those of the paths that were written at which there is not just an atom that was there before."""
+    return tuple(path for path in minimal(written) if not _is_equal(before, after, path))
+
+
+def _differing(before: object, after: object, path: Path) -> Iterable[Path]:
+    """Where two states differ at and beneath a path, as `diff` would say of the whole of them."""
+    if path and path[-1] is SHAPE:
+        old, new = root_of(_at(before, path[:-1])), root_of(_at(after, path[:-1]))
+        alike = is_list(old) and is_list(new) and len(old) == len(new)
+        alike = alike or (is_dict(old) and is_dict(new) and len(old) == len(new) and all(map(same, old, new)))
+        return () if alike else (path,)
+    old, new = _at(before, path), _at(after, path)
+    if old is NO_PART or new is NO_PART:
+        return () if old is new else (path,)
+    return [(*path, *each) for each in diff(old, new)]
+
+
 def _check(place: Place, record: object) -> None:
     """Call the validators of a whole record on a draft of it; they may raise, and say so by a look at the whole."""
-    for check in place.checks:
+    for roots, check in place.checks:
+        looked_at = record
+        for _ in range(roots):
+            looked_at = record_type(type(looked_at)).fields(looked_at)["root"]
         try:
-            drafted = draft.run(record, _Checking(check))
+            drafted = draft.run(looked_at, _Checking(check))
         except Exception:
             raise _Unsettled from None
-        if drafted.written is None or not all(_is_equal(record, drafted.state, path) for path in drafted.written):
+        if drafted.written is None or not all(_is_equal(looked_at, drafted.state, path) for path in drafted.written):
             raise _Unsettled
 
 
@@ -312,7 +360,9 @@ def _read(places: Places, state: object, operation: Operation) -> Operation:
                 raise _Unsettled
             read = tuple(_value(element, msgspec.json.encode(value)) for value in values)
             return Splice(path, start, removed, read)
-        case Remove() | Order() if exact and path:
+        case Remove() if exact and path:
+            return operation
+        case Order() if exact and not spot.place.is_barrier and is_dict(root_of(_at(state, path))):
             return operation
         case _:
             return _read_within(spot, state, operation)
@@ -323,7 +373,7 @@ def _read_within(spot: _Spot, state: object, operation: Operation) -> Operation:
     if not spot.path:
         raise _Unsettled
     document: object = msgspec.json.decode(_written(spot.place, _at(state, spot.path)))
-    document = replay(document, Patch((_above(spot.path, operation),)))
+    document = replay_document(document, (Patch((_above(spot.path, operation),)),))
     return Put(spot.path, _value(spot.place, msgspec.json.encode(document)))
 
 

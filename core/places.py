@@ -23,10 +23,13 @@ from .model import Path
 from .parts import root_of
 from .paths import EACH
 
-__all__ = ["Barrier", "Check", "Place", "Places"]
+__all__ = ["Barrier", "Check", "Checks", "Place", "Places"]
 
 Check: TypeAlias = Callable[[object], object]
 """A validator of a whole record, as the user wrote it: it takes the record and gives it back."""
+
+Checks: TypeAlias = tuple[tuple[int, Check], ...]
+"""Validators in their order, each with how many RootModels are around the record that it takes."""
 
 
 @final
@@ -42,7 +45,7 @@ class Barrier:
 class Place:
     """One place: how its part is read and written, and the places beneath it, which are made when they are asked for.
 
-    `checks` are called on the record here; `keys` is where the keys of the dict here are validated, each as text.
+    `checks` are called on the records here; `keys` is where the keys of the dict here are validated, each as text.
     `why` says why there are no places beneath, if one would expect some.
     """
 
@@ -51,6 +54,7 @@ class Place:
         "_each",
         "_fields",
         "_places",
+        "_roots",
         "_schemas",
         "_unit",
         "checks",
@@ -69,8 +73,9 @@ class Place:
         self._schemas: dict[str, Node] | None = None  # of its fields, or of each element, by `EACH`
         self._fields: dict[str, Place] = {}
         self._each = False
+        self._roots = 0  # how many RootModels have been opened
         self.schema = schema
-        self.checks: tuple[Check, ...] = ()
+        self.checks: Checks = ()
         self.is_dict = False
         self.keys: Place | None = None
         self.least = 0
@@ -157,7 +162,7 @@ class Place:
             return "a validator takes all of it"
         if not is_node(function) or function["type"] != "no-info" or not _is_check(check := function["function"]):
             return "a validator of the whole asks for more than the whole"
-        self.checks = (check, *self.checks)
+        self.checks = ((self._roots, check), *self.checks)
         return self._open(inner)
 
     def _open_record(self, schema: Node) -> str:
@@ -166,6 +171,7 @@ class Place:
             return "its class does more when an object is made"
         if schema.get("root_model"):
             self._config = _config(schema, self._config)
+            self._roots += 1
             return self._open(inner)
         if inner["type"] not in ("model-fields", "dataclass-args") or "serialization" in inner:
             return "a validator takes all of it before it is read"
@@ -177,14 +183,19 @@ class Place:
             found = {str(name): field for name, field in fields.items() if is_node(field)}
         elif is_list(fields):
             found = {str(field["name"]): field for field in fields if is_node(field)}
-        for field in found.values():
+        free: dict[str, Node] = {}
+        for name, field in found.items():
             if field.get("init_only") or field.get("init") is False:
                 return "its class does more when an object is made"
             if "serialization" in field or self._places.needs_record(_inner(field)):
-                return "a field is validated or written with regard to the others"
+                return "a field is written with regard to the others"
+            free[name] = _inner(field)
+            if self._places.needs_fields(_inner(field)):
+                free.clear()  # it sees the fields before it, and none of those after it
         self._config = _config(schema, self._config)
-        self._schemas = {name: _inner(field) for name, field in found.items()}
-        return ""
+        self._schemas = free or None if len(free) < len(found) else free
+        bound = [name for name in found if name not in free]
+        return f"a validator of {bound[-1]} sees {_listed(bound[:-1] or bound)}" if bound else ""
 
     def _open_elements(self, schema: Node, elements: object) -> str:
         least, most = schema.get("min_length"), schema.get("max_length")
@@ -206,6 +217,10 @@ _REASONS: Final = {
     "tuple": "it is a tuple",
     "default": "what is not valid is replaced by a default",
 }
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _inner(schema: Node) -> Node:
@@ -266,7 +281,11 @@ class Places:
 
     def needs_record(self, schema: Node) -> bool:
         """Whether the schema of a field asks for the record, which it cannot be given by itself."""
-        return _asks(schema, self, set())
+        return _asks(schema, self, _is_of_record, set())
+
+    def needs_fields(self, schema: Node) -> bool:
+        """Whether the schema of a field asks for the fields that were validated before it."""
+        return _asks(schema, self, _is_informed, set())
 
     def barriers(self) -> tuple[Barrier, ...]:
         """Every barrier, once for each node of the schema, in the order of the fields."""
@@ -278,23 +297,32 @@ class Places:
             if id(place) in seen:
                 continue
             seen.add(id(place))
-            if place.is_barrier and place.why:
+            if place.why:
                 found.append(Barrier(path, place.why))
             open_places += [((*path, name), child) for name, child in place.children()]
         return tuple(found)
 
 
-def _asks(node: object, places: Places, seen: set[int]) -> bool:
+def _is_of_record(node: Node) -> bool:
+    return bool(node.get("is_field_serializer"))
+
+
+def _is_informed(node: Node) -> bool:
+    function = node.get("function")
+    return bool(node.get("default_factory_takes_data")) or (is_node(function) and function.get("type") == "with-info")
+
+
+def _asks(node: object, places: Places, asks: Callable[[Node], bool], seen: set[int]) -> bool:
     if is_list(node) or is_tuple(node):
-        return any(_asks(part, places, seen) for part in node)
+        return any(_asks(part, places, asks, seen) for part in node)
     if not is_node(node) or id(node) in seen:
         return False
     seen.add(id(node))
-    kind, function = node.get("type"), node.get("function")
-    if node.get("is_field_serializer") or (is_node(function) and function.get("type") == "with-info"):
+    if asks(node):
         return True
+    kind = node.get("type")
     if kind == "definition-ref":
-        return _asks(places.resolved(node), places, seen)
+        return _asks(places.resolved(node), places, asks, seen)
     if kind in ("model", "dataclass", "typed-dict"):
         return False  # a record itself, which what is in it may ask for
-    return any(_asks(part, places, seen) for name, part in node.items() if name not in OPAQUE)
+    return any(_asks(part, places, asks, seen) for name, part in node.items() if name not in OPAQUE)

@@ -35,6 +35,7 @@ from .parts import NO_PART, items_of, part_of
 from .patch import Patch, between, replay_document
 from .paths import SHAPE, diff
 from .places import Barrier, Places
+from .sharing import flat
 from .slices import slices
 from .value import NotStorable, clone, same
 
@@ -136,15 +137,16 @@ class StateSchema(Generic[_T]):
         return self._places.barriers()
 
     def _settle_whole(self, before: _T, after: _T, written: Paths | None) -> Outcome[Settled[_T], Issues]:
-        valid = None if written is None else self._as_written(after, written)
-        changed = written
+        valid, exact = (None, False) if written is None else self._as_written(after, written)
         if valid is None:
             validated = self.validate(after)
             if isinstance(validated, Failure):
                 return validated
             valid = validated.unwrap()
-            changed = None
-        changed = diff(before, valid.state) if changed is None else changed
+        if exact and written is not None:
+            changed = incremental.changed_of(before, valid.state, written)
+        else:
+            changed = diff(before, valid.state)
         old = self.encode(before)
         if old == valid.json:  # what was written equals what was there
             return Success(Settled(before, Patch(), ()))
@@ -184,7 +186,7 @@ class StateSchema(Generic[_T]):
 
     def encode(self, state: _T) -> bytes:
         """The JSON document of a canonical state: equal bytes only for strictly equal states."""
-        return self._compiled.writer.to_json(state, by_alias=False, round_trip=True, warnings=False)
+        return self._compiled.writer.to_json(flat(state), by_alias=False, round_trip=True, warnings=False)
 
     def slices(self, state: _T) -> Iterator[bytes]:
         """The same document a part at a time, each of which takes little time where the type allows that."""
@@ -198,19 +200,22 @@ class StateSchema(Generic[_T]):
         state: _T = self._compiled.reader.validate_json(json, by_alias=False, by_name=True)
         return state
 
-    def _as_written(self, state: _T, written: Paths) -> Valid[_T] | None:
-        """The canonical state, if `state` is valid as it is; None if it is not, or if validation must look closer."""
+    def _as_written(self, state: _T, written: Paths) -> tuple[Valid[_T] | None, bool]:
+        """The canonical state, if `state` is valid as it is, and whether its keys are also in their order.
+
+        None if it is not valid, or if validation must look closer.
+        """
         try:
             json = self.encode(state)
             found = self._read(json)
             canonical = self.encode(found)
         except (ValueError, RecursionError):
-            return None
+            return None, False
         if json != canonical and not _same_but_for_order(json, canonical):
-            return None
+            return None, False
         if not all(_same_at(path, state, found) for path in written):
-            return None  # JSON hid what was written: another class, or text in place of a date
-        return Valid(found, canonical)
+            return None, False  # JSON hid what was written: another class, or text in place of a date
+        return Valid(found, canonical), json == canonical
 
     def _canonical(self, value: object) -> Outcome[Valid[_T], Issues]:
         try:
