@@ -133,3 +133,17 @@ async def test_where_the_folder_cannot_be_watched_it_asks_now_and_then(tmp_path:
     watch = Watch(file.path, file.ask, file.hear)
     assert watch.polls
     watch.stop()
+
+
+@pytest.mark.parametrize("notified", [True, False])
+async def test_what_was_met_by_another_way_is_told_though_the_file_cannot_tell(notified: bool, tmp_path: Path) -> None:
+    file = File(tmp_path / "app.db")
+    watch = Watch(file.path, file.ask, file.hear, notified=notified)
+    file.version = None
+    for times in (1, 2, 3):
+        watch.met()
+        await file.until(lambda times=times: file.told == times)
+    file.version = 2
+    if not notified:
+        await file.until(lambda: file.told == 4)  # and it goes on to ask
+    watch.stop()
