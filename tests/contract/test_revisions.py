@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell import Failure, Retention, Revision, StepId, Success, Unavailable
-from stepwell.core.batch import Batch, CreateStore, StoreAbsent
+import stepwell
+from stepwell import Failure, Retention, Revision, StepId, StoreNotFound, Success, Unavailable
+from stepwell.core.batch import Batch, ChangeRun, CreateStore, ReadSignal, SendSignal, StoreAbsent
+from stepwell.core.signal import SignalRow
 from stepwell.layers.revisions import LedgerRevisions
+from stepwell.layers.sql.connection import Connection
 from stepwell.services.ledger import Prunable
 
 from .ledger_batches import committed
@@ -91,6 +94,61 @@ async def test_a_ledger_that_cannot_be_pruned_says_so(world: World) -> None:
         failure = answer.failure()
         assert isinstance(failure, Unavailable)
         assert failure.applied == "no"
+
+
+def first(state: dict[str, int]) -> int | None:
+    return state.get("n")
+
+
+def claim(draft: dict[str, int], found: int) -> None:
+    draft["n"] = found + 1
+
+
+def add(draft: dict[str, int]) -> None:
+    draft["more"] = 1
+
+
+@pytest.mark.parametrize("path", ["memory:", "app.db"])
+async def test_who_uses_a_store_that_is_purged_finds_none(path: str, tmp_path: Path) -> None:
+    async with stepwell.open(path if path == "memory:" else tmp_path / path) as app:
+        store = app.store(counts, "c-1")
+        assert isinstance(await store.get_or_create({"n": 1}), Success)
+        steps = (StepId("run-1", "take"), StepId("run-1", "update"))
+        assert (await store.take(first, claim, step=steps[0])).unwrap().selected == 1
+        assert isinstance(await store.update(add, step=steps[1]), Success)
+        waits = asyncio.ensure_future(store.when(lambda state: state["n"] == 9))
+        await asyncio.sleep(0)
+        assert (await app.revisions.purge(counts, "c-1")).unwrap().deleted
+        missing = Failure(StoreNotFound(KEY))
+        assert await waits == missing
+        assert await store.get() == missing
+        assert await store.update(add) == missing
+        for again in (await store.take(first, claim, step=steps[0]), await store.update(add, step=steps[1])):
+            assert isinstance(again, Failure)
+            failure = again.failure()
+            assert isinstance(failure, Unavailable)
+            assert (failure.applied, failure.reason[-10:]) == ("unknown", "was erased")
+
+
+async def test_signals_that_forgotten_runs_have_read_are_swept(tmp_path: Path) -> None:
+    async with opened("sqlite", tmp_path / "app.db") as world:
+        for run in ("gone", "open"):
+            await world.run(run, "running")
+            for number in range(3):
+                sent = SendSignal(SignalRow(run, "s", b"1", f"once-{number}" if number else None))
+                committed(await world.ledger.commit(Batch((), (sent,))))
+            (unread, *_) = (await world.ledger.signals(run)).unwrap()
+            committed(await world.ledger.commit(Batch((), (ReadSignal(run, unread.no, "step"),))))
+        committed(await world.ledger.commit(Batch((), (ChangeRun("gone", {"state": "completed"}),))))
+        await world.clock.advance(MINUTE)
+        assert (await world.revisions.collect(Retention(keep_ended_runs_ms=0))).unwrap().runs == 1
+    connection = Connection(str(tmp_path / "app.db"))
+    try:
+        assert connection.rows("select r.id, count(*) from signal s left join run r on r.no = s.run_no group by 1") == [
+            ("open", 3)
+        ]
+    finally:
+        connection.close()
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:

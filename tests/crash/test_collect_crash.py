@@ -42,7 +42,7 @@ async def prepare(path: Path) -> None:
 
 def ended(path: Path, purged: str, point: CommitPoint, passing: int) -> int:
     script = Path(__file__).with_name("collect_child.py")
-    words = [sys.executable, script, path, purged, point.name, str(passing)]
+    words = [sys.executable, str(script), str(path), purged, point.name, str(passing)]
     return subprocess.run(words, check=False).returncode
 
 
@@ -71,7 +71,7 @@ def check_file(path: Path) -> None:
 async def test_a_process_killed_while_it_collects(point: CommitPoint, tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     await prepare(path)
-    left = STORES * (LAST + 1)
+    left, kept, kill = STORES * (LAST + 1), list[list[int]](), 0
     for kill in count():
         code = ended(path, "", point, passing=1 + kill % EVERY)
         async with opened("sqlite", path) as world:
