@@ -114,7 +114,7 @@ class LedgerStore:
             if current is None:
                 return Failure(StoreNotFound(key))
             version = Revision(current.instance_id, version)
-        read = await self._tips.at(key, version)
+        read = await self._tips.kept(key, version)
         if isinstance(read, Failure):
             return read
         held = read.unwrap()

@@ -79,6 +79,20 @@ class TipCache:
         seen = self.seen(key)
         if seen is not None and seen.revision == revision:
             return Success(seen)
+        return await self._read_at(key, revision)
+
+    async def kept(self, key: StoreKey, revision: Revision) -> Outcome[Held | None, Unavailable]:
+        """The same as far as it is kept now: what another process has erased is not handed out from memory."""
+        seen = self.seen(key)
+        if seen is not None and seen.revision == revision:
+            tip = await self._ledger.tip(key)
+            if isinstance(tip, Failure):
+                return tip
+            if tip.unwrap() == revision:
+                return Success(seen)
+        return await self._read_at(key, revision)
+
+    async def _read_at(self, key: StoreKey, revision: Revision) -> Outcome[Held | None, Unavailable]:
         read = await self._ledger.document(key, revision)
         if isinstance(read, Failure):
             return read

@@ -22,7 +22,7 @@ from stepwell import (
     StoreNotFound,
     Success,
 )
-from stepwell.core.batch import Document
+from stepwell.core.batch import Batch, CutLog, Document, EraseStore, WriteBase
 
 from .store_when_contract import LATE_S
 from .store_world import Client, World, append, chats, empty, failure, ids_of, success
@@ -292,6 +292,34 @@ class StoreFormContract:
         assert success(await store.get(chats, "c", version=0)).revision == second.revision
         assert isinstance(await store.get(chats, "c", version=1), Failure)
         assert success(await store.get(chats, "c", version=first.revision)).revision == first.revision
+
+    async def test_a_version_that_is_kept_no_more_is_not_found(self, world: World) -> None:
+        """What is left is read in the form in which it was written."""
+        client = await world.client()
+        first = await made(client.store)
+        for definition in (v1, v1, v3):
+            success(await client.store.update(definition, "p", visit_any))
+        revisions = [Revision(first.instance_id, version) for version in range(4)]
+        documents = [success(await client.ledger.document(KEY, revision)) for revision in revisions]
+        seqs = [document.seq for document in documents if document is not None]
+        base = WriteBase(seqs[2], b'{"name":"Ada Lovelace","visits":2}')
+        cut = CutLog(KEY, seqs[2], (seqs[1], seqs[0]), None, first.instance_id)
+        success(await client.ledger.commit(Batch((), (base, cut))))
+        for store in (client.store, (await world.client()).store):
+            for version in (0, 1):
+                gone = Failure(StoreNotFound(KEY, revisions[version]))
+                assert await store.get(v3, "p", version=version) == gone
+                assert await store.get(v3, "p", version=revisions[version]) == gone
+            assert success(await store.get(v1, "p", version=2)).state == Name(name="Ada Lovelace", visits=2)
+            assert success(await store.get(v3, "p", version=2)).state.visits == 2
+            assert is_newer(await store.get(v1, "p", version=3))
+            assert success(await store.get(v3, "p", version=3)).state.visits == 3
+        other = await world.client()
+        success(await other.store.get(v3, "p"))
+        success(await client.store.delete(v3, "p"))
+        success(await client.ledger.commit(Batch((), (EraseStore(KEY),))))
+        for store in (client.store, other.store):  # the other one still has it in memory
+            assert await store.get(v3, "p", version=revisions[3]) == Failure(StoreNotFound(KEY, revisions[3]))
 
     @pytest.mark.parametrize("version", [-1, True, 1.0, "1", ("i", 1)])
     async def test_other_versions_are_misuse(self, world: World, version: Any) -> None:
