@@ -116,6 +116,15 @@ profiles = define_store("profiles", Profile)
 counters = define_store("counters", dict[str, int])
 maybe = define_store("maybe", int | None)
 
+
+def with_tags(old: dict[str, str]) -> dict[str, object]:
+    return {**old, "tags": []}
+
+
+grown = define_store("grown", Profile, version=2, upcasters={1: with_tags})
+
+assert_type(grown, StoreDefinition[Profile])
+assert_type(grown.form.version, int)
 assert_type(orders, StoreDefinition[Order])
 assert_type(profiles, StoreDefinition[Profile])
 assert_type(counters, StoreDefinition[dict[str, int]])
@@ -254,6 +263,8 @@ async def handles(s: Store) -> None:
     order = s.handle(orders, "o-1")
     assert_type(order, StoreHandle[Order])
     assert_type(await order.get(), Outcome[Snapshot[Order], StoreNotFound | InvalidState | Unavailable])
+    assert_type(await order.get(version=3), Outcome[Snapshot[Order], StoreNotFound | InvalidState | Unavailable])
+    assert_type((await s.get(orders, "o-1", version=Revision("i", 1))).unwrap(), Snapshot[Order])
     await order.get_or_create(Order)
     await order.update(lambda o: o.items.clear(), step=StepId("r", "k"))
     await order.update_from((await order.get()).unwrap(), approve)
