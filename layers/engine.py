@@ -297,7 +297,8 @@ def layer(
     """The engine over whichever ledger is services. It drives its own `workflows`, unless `drive` says not to.
 
     `poll` says how often it looks for wakes that no hint has told it of. A ValueError says that two workflows have one
-    name.
+    name. A program that has a thousand runs under way at a time does well to let Python's collector look less often,
+    by `gc.set_threshold(50_000)`: looking through all of them takes as long as executing their steps.
     """
     known = tuple(by_name(workflows).values())
 
