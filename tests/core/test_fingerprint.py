@@ -6,6 +6,7 @@ import datetime
 import decimal
 import enum
 import pathlib
+import typing
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -80,6 +81,11 @@ class Counter:
 
 
 class Setting(TypedDict):
+    colour: str
+    path: NotRequired[pathlib.PurePath]
+
+
+class PlainSetting(typing.TypedDict):
     colour: str
     path: NotRequired[pathlib.PurePath]
 
@@ -195,6 +201,12 @@ def test_where_a_class_stands_changes_nothing() -> None:
         return Elsewhere
 
     assert fingerprint_of(local()) == fingerprint_of(Counter)
+
+
+def test_which_typed_dict_it_is_changes_nothing() -> None:
+    """Until Python 3.12 that of typing is rebuilt, so one database has one form on every Python."""
+    assert fingerprint_of(PlainSetting) == fingerprint_of(Setting)
+    assert fingerprint_of(dict[str, list[PlainSetting]]) == fingerprint_of(dict[str, list[Setting]])
 
 
 def test_the_name_of_a_recursive_class_changes_nothing() -> None:

@@ -24,6 +24,7 @@ from stepwell import (
     TooLarge,
     Unmatched,
 )
+from stepwell.core.batch import Form
 from stepwell.core.paths import EACH, SHAPE
 from stepwell.core.store_outcome import Named, StoreFailure, read_outcome, write_outcome
 
@@ -71,6 +72,16 @@ def test_a_success_comes_back(kind: str, revision: Revision | None, previous: in
     else:
         assert found.value is not None
         assert json.loads(found.value) == json.loads(value)
+
+
+def test_a_state_comes_back_with_its_form() -> None:
+    named = Named("updated", REVISION, 2, b'{"n":1}', Form(2, "0123456789abcdef"))
+    written = write_outcome(Success(named))
+    assert json.loads(written)["form"] == [2, "0123456789abcdef"]
+    back = read_outcome(written).unwrap()
+    assert (back.form, back.revision, json.loads(back.value or b"")) == (named.form, REVISION, {"n": 1})
+    before_forms = read_outcome(write_outcome(Success(Named("snapshot", REVISION, value=b"{}")))).unwrap()
+    assert before_forms.form is None
 
 
 def test_the_order_of_the_kinds_of_failure_is_kept() -> None:
