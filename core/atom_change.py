@@ -6,8 +6,10 @@ is None, and that one looks.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TypeVar
 
+import msgspec
 from msgspec import Raw
 
 from .incremental import Settled
@@ -36,13 +38,8 @@ def settle_atom(root: Place, before: _T, after: object, path: Path) -> Settled[_
         old, after, place = part_of(old, segment), part_of(after, segment), below
     if type(after) not in ATOMS or old is NO_PART or not above:
         return None
-    unit = place.unit
-    try:
-        json = unit.writer.to_json(after, by_alias=False, round_trip=True, warnings=False)
-        found: object = unit.reader.validate_json(json, by_alias=False, by_name=True)
-    except Exception:  # a validator's: the look at the whole tells it, or raises it, in its turn
-        return None
-    if not same(after, found) or (json == b"null" and after is not None):
+    json = _exact(place, after) or _admitted(place, after)
+    if json is None:
         return None
     if same(old, after):
         return Settled(before, _NOTHING, ())
@@ -53,3 +50,24 @@ def settle_atom(root: Place, before: _T, after: object, path: Path) -> Settled[_
 
 
 _NOTHING = Patch()
+
+
+def _exact(place: Place, atom: object) -> bytes | None:
+    """The JSON of an atom of the very class that the place takes as it is; None if there is more to it."""
+    if type(atom) is not place.exact or (type(atom) is float and not isfinite(atom)):
+        return None
+    try:
+        return msgspec.json.encode(atom)
+    except (UnicodeEncodeError, OverflowError):
+        return None  # half of a surrogate pair; a number of more than 64 bits
+
+
+def _admitted(place: Place, atom: object) -> bytes | None:
+    """The JSON of an atom that comes back from it as it is; None otherwise."""
+    unit = place.unit
+    try:
+        json = unit.writer.to_json(atom, by_alias=False, round_trip=True, warnings=False)
+        found: object = unit.reader.validate_json(json, by_alias=False, by_name=True)
+    except Exception:  # a validator's: the look at the whole tells it, or raises it, in its turn
+        return None
+    return json if same(atom, found) and (json != b"null" or atom is None) else None

@@ -105,10 +105,12 @@ def _settled(
 ) -> Outcome[Change[_T], tuple[Issue, ...]]:
     if drafted.state is state and drafted.written == ():
         return Success(Change(state, NOTHING, ()))
-    outcome = schema.settle(state, drafted.state, drafted.written)
-    if isinstance(outcome, Failure):
-        return outcome
-    settled = outcome.unwrap()
+    settled = schema.settle_written(state, drafted.state, drafted.written)
+    if settled is None:
+        outcome = schema.settle(state, drafted.state, drafted.written)
+        if isinstance(outcome, Failure):
+            return outcome
+        settled = outcome.unwrap()
     if not settled.patch.operations:
         return Success(Change(state, NOTHING, ()))
     if stored is not None and schema.encode(state) != stored:

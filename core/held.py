@@ -82,6 +82,10 @@ class Held(Struct, frozen=True):
         """
         return paths if version_of(self.form) == schema.form.version else WHOLE
 
+    def known(self, schema: StateSchema[_T]) -> Decoded[_T] | None:
+        """The state, if this schema has read it already."""
+        return self.decoded if self.decoded is not None and _is_by(self.decoded, schema) else None
+
     def document(self) -> bytes:
         """The whole state as JSON. It takes as long as the state is large."""
         if self.stored is not None:

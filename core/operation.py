@@ -213,10 +213,15 @@ class UpdateFrom(Struct, Generic[_T], frozen=True):
 
 def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[Updated[_T], InvalidState]:
     key, schema = operation.key, operation.schema
-    read = held.read(schema)
-    if not isinstance(read, Success):
-        return Planned(Failure(InvalidState(key, read.failure())), held)
-    changed = decide_change(schema, read.unwrap(), operation.updater, stored=held.stored)
+    known = held.known(schema)
+    if known is None:
+        read = held.read(schema)
+        if not isinstance(read, Success):
+            return Planned(Failure(InvalidState(key, read.failure())), held)
+        state = read.unwrap()
+    else:
+        state = known.state
+    changed = decide_change(schema, state, operation.updater, stored=held.stored)
     if not isinstance(changed, Success):
         return Planned(Failure(InvalidState(key, changed.failure())), held)
     change: Change[_T] = changed.unwrap()

@@ -46,7 +46,8 @@ class Place:
     """One place: how its part is read and written, and the places beneath it, which are made when they are asked for.
 
     `checks` are called on the records here; `keys` is where the keys of the dict here are validated, each as text.
-    `why` says why there are no places beneath, if one would expect some.
+    `exact` is the class of atoms that are all valid here as they are, if there is one. `why` says why there are no
+    places beneath, if one would expect some.
     """
 
     __slots__ = (
@@ -58,6 +59,7 @@ class Place:
         "_schemas",
         "_unit",
         "checks",
+        "exact",
         "is_dict",
         "keys",
         "least",
@@ -76,6 +78,7 @@ class Place:
         self._roots = 0  # how many RootModels have been opened
         self.schema = schema
         self.checks: Checks = ()
+        self.exact: type[object] | None = None
         self.is_dict = False
         self.keys: Place | None = None
         self.least = 0
@@ -152,8 +155,14 @@ class Place:
                 return self._open_elements(schema, schema.get("values_schema"))
             case "dict":
                 return "its keys are more than plain text"
+            case "int" | "bool" | "float" | "str" if schema.keys() <= _UNBOUND and not self._is_adjusting_text():
+                self.exact = _EXACT[str(kind)]
+                return ""
             case _:
                 return _REASONS.get(str(kind), "")
+
+    def _is_adjusting_text(self) -> bool:
+        return any(str(name).startswith("str_") for name in self._config or ())
 
     def _open_checked(self, schema: Node) -> str:
         inner = self._places.resolved(_inner(schema))
@@ -205,6 +214,11 @@ class Place:
         self._each = True
         return ""
 
+
+_EXACT: Final[dict[str, type[object]]] = {"int": int, "bool": bool, "float": float, "str": str}
+
+_UNBOUND: Final = frozenset({"type", "metadata", "ref", "allow_inf_nan"})
+"""What the schema of an atom may say and still accept each one; it is never infinite, nor is it a bound."""
 
 _ANY: Final[Node] = {"type": "any"}
 

@@ -108,18 +108,23 @@ class StateSchema(Generic[_T]):
         cost is that of what was written; `barriers` says where it does not. Validation that finds something wrong, or
         changes what it was given in a way that reaches further, looks at the whole.
         """
-        settled = None
-        if written is not None and self._validation != "full":
-            if len(written) == 1:
-                settled = settle_atom(self._places.root, before, after, written[0])
-            if settled is None:
-                settled = incremental.settle(self._places, before, after, written)
-            if settled is not None and self._validation == "incremental":
-                return Success(settled)
-        whole = self._settle_whole(before, after, written)
+        settled = self.settle_written(before, after, written)
         if settled is not None:
-            self._compare(settled, whole)
-        return whole
+            return Success(settled)
+        return self._settle_whole(before, after, written)
+
+    def settle_written(self, before: _T, after: _T, written: Paths | None) -> Settled[_T] | None:
+        """The same where what was written says it all; None where only the whole does."""
+        if written is None or self._validation == "full":
+            return None
+        settled = None
+        if len(written) == 1:
+            settled = settle_atom(self._places.root, before, after, written[0])
+        if settled is None:
+            settled = incremental.settle(self._places, before, after, written)
+        if settled is not None and self._validation == "both":
+            self._compare(settled, self._settle_whole(before, after, written))
+        return settled
 
     def advance(self, state: _T, patch: Patch) -> Outcome[_T, Issues]:
         """The canonical state to which a patch of documents leads from `state`, which is canonical and not changed.
