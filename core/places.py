@@ -133,7 +133,7 @@ class Place:
         schema = self._places.resolved(schema)
         kind = schema["type"]
         if "serialization" in schema:
-            return "it has a serializer of its own" if kind in _CONTAINERS else ""
+            return "it has a serializer of its own" if kind in _CONTAINERS else _REASONS.get(str(kind), "")
         match kind:
             case "default" if schema.get("on_error", "raise") == "raise":
                 return self._open(_inner(schema))
@@ -158,6 +158,8 @@ class Place:
             case "int" | "bool" | "float" | "str" if schema.keys() <= _UNBOUND and not self._is_adjusting_text():
                 self.exact = _EXACT[str(kind)]
                 return ""
+            case "function-before" | "function-wrap" if self._places.is_atom(_inner(schema)):
+                return ""
             case _:
                 return _REASONS.get(str(kind), "")
 
@@ -168,7 +170,7 @@ class Place:
         inner = self._places.resolved(_inner(schema))
         function = schema["function"]
         if inner["type"] not in ("model", "dataclass", "function-after"):
-            return "a validator takes all of it"
+            return "" if self._places.is_atom(inner) else "a validator takes all of it"
         if not is_node(function) or function["type"] != "no-info" or not _is_check(check := function["function"]):
             return "a validator of the whole asks for more than the whole"
         self.checks = ((self._roots, check), *self.checks)
@@ -181,7 +183,9 @@ class Place:
         if schema.get("root_model"):
             self._config = _config(schema, self._config)
             self._roots += 1
-            return self._open(inner)
+            why = self._open(inner)
+            self.exact = None  # what is here is the model, and not the atom that it holds
+            return why
         if inner["type"] not in ("model-fields", "dataclass-args") or "serialization" in inner:
             return "a validator takes all of it before it is read"
         return self._open_fields(schema, inner["fields"])
@@ -204,7 +208,9 @@ class Place:
         self._config = _config(schema, self._config)
         self._schemas = free or None if len(free) < len(found) else free
         bound = [name for name in found if name not in free]
-        return f"a validator of {bound[-1]} sees {_listed(bound[:-1] or bound)}" if bound else ""
+        if not bound:
+            return ""
+        return f"a validator of {bound[-1]} sees {_listed(bound[:-1])}"
 
     def _open_elements(self, schema: Node, elements: object) -> str:
         least, most = schema.get("min_length"), schema.get("max_length")
@@ -222,6 +228,15 @@ _UNBOUND: Final = frozenset({"type", "metadata", "ref", "allow_inf_nan"})
 
 _ANY: Final[Node] = {"type": "any"}
 
+_AROUND: Final = frozenset({"default", "nullable", "function-before", "function-after", "function-wrap"})
+
+_ATOMS: Final = frozenset(
+    (
+        *("none", "bool", "int", "float", "decimal", "str", "bytes", "date", "time", "datetime", "timedelta"),
+        *("literal", "enum", "uuid", "url"),
+    )
+)
+
 _CONTAINERS: Final = frozenset({"model", "dataclass", "typed-dict", "list", "dict"})
 
 _REASONS: Final = {
@@ -234,7 +249,9 @@ _REASONS: Final = {
 
 
 def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    if len(names) < 2:
+        return names[0] if names else "the fields before it, of which there are none"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _inner(schema: Node) -> Node:
@@ -292,6 +309,13 @@ class Places:
     def is_text(self, schema: object) -> bool:
         """Whether keys of this schema are plain text."""
         return is_node(schema) and self.resolved(schema)["type"] == "str" and "serialization" not in schema
+
+    def is_atom(self, schema: Node) -> bool:
+        """Whether there are no parts in a value of this schema: that it is taken as a whole costs nothing."""
+        schema = self.resolved(schema)
+        if schema["type"] in _AROUND:
+            return self.is_atom(_inner(schema))
+        return schema["type"] in _ATOMS
 
     def needs_record(self, schema: Node) -> bool:
         """Whether the schema of a field asks for the record, which it cannot be given by itself."""

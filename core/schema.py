@@ -42,7 +42,7 @@ from .value import NotStorable, clone, same
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-__all__ = ["Barrier", "Settled", "StateSchema", "Valid", "Validation"]
+__all__ = ["Barrier", "Settled", "StateSchema", "Valid", "Validation", "admit_validation"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -59,6 +59,19 @@ class Valid(Struct, Generic[_T_co], frozen=True):
 
 Validation: TypeAlias = Literal["incremental", "full", "both"]
 """How a changed state is validated: where it was written, as a whole, or both ways, which are then compared."""
+
+
+def admit_validation(validation: object) -> Validation:
+    """The way to validate; a ValueError for what is none."""
+    match validation:
+        case "incremental":
+            return "incremental"
+        case "full":
+            return "full"
+        case "both":
+            return "both"
+        case _:
+            raise ValueError(f'validation={validation!r} is not "incremental", "full" or "both"')
 
 
 class StateSchema(Generic[_T]):

@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 from ..core.batch import Batch, Fenced, Form
+from ..core.explanation import Explanation
 from ..core.form import Upcaster, admit_upcasters, admit_version
 from ..core.kind import is_a
 from ..core.look import Looked
@@ -43,7 +44,7 @@ from ..core.model import (
 )
 from ..core.operation import Operation
 from ..core.outcome import Failure, Outcome, Success
-from ..core.schema import StateSchema
+from ..core.schema import StateSchema, Validation, admit_validation
 from .clock import span_ms
 
 if TYPE_CHECKING:
@@ -110,12 +111,20 @@ class StoreDefinition(Generic[_T]):
     __slots__ = ("__weakref__", "_key", "_name", "_schema", "_type")
 
     def __init__(
-        self, name: str, type_: TypeForm[_T], *, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
+        self,
+        name: str,
+        type_: TypeForm[_T],
+        *,
+        version: int = 1,
+        upcasters: Mapping[int, Upcaster] | None = None,
+        validation: Validation = "incremental",
     ) -> None:
         self._name = check_name("a store's name", name)
         self._type = type_
         ways = admit_upcasters(admit_version(version), upcasters)
-        self._schema: StateSchema[_T] = StateSchema(type_, version=version, upcasters=ways)
+        self._schema: StateSchema[_T] = StateSchema(
+            type_, admit_validation(validation), version=version, upcasters=ways
+        )
         self._key = lru_cache(KEPT_KEYS, typed=True)(partial(StoreKey, self._name))
 
     @property
@@ -136,6 +145,11 @@ class StoreDefinition(Generic[_T]):
         """How states of this type are checked, stored and read."""
         return self._schema
 
+    def explain(self) -> Explanation:
+        """What a change costs: which parts of a state are validated by themselves, and which only together, and why."""
+        named = self._type.__name__ if isinstance(self._type, type) else str(self._type)
+        return Explanation(named, self._schema.barriers())
+
     def key(self, id: str) -> StoreKey:
         """The key of the store with this id; a ValueError if it cannot be an id."""
         try:
@@ -152,7 +166,12 @@ _defined: weakref.WeakValueDictionary[str, StoreDefinition[object]] = weakref.We
 
 
 def define_store(
-    name: str, type_: TypeForm[_T], *, version: int = 1, upcasters: Mapping[int, Upcaster] | None = None
+    name: str,
+    type_: TypeForm[_T],
+    *,
+    version: int = 1,
+    upcasters: Mapping[int, Upcaster] | None = None,
+    validation: Validation = "incremental",
 ) -> StoreDefinition[_T]:
     """A kind of store: `name` is 1 to 512 bytes of UTF-8, `type_` what its states are.
 
@@ -164,8 +183,11 @@ def define_store(
     make the JSON value of a state of version n into that of version n + 1. They are functions without side effects, and
     run whenever an older state is read; the next change writes it in the new form, and nothing else does. A state from
     which no way leads, or that a newer version wrote, is `InvalidState`, and stays as it is.
+
+    `validation` is how a changed state is validated: "incremental", where it was written; "full", as a whole; "both",
+    which compares the two and raises AssertionError where they differ, in search of a validator that has two answers.
     """
-    definition = StoreDefinition(name, type_, version=version, upcasters=upcasters)
+    definition = StoreDefinition(name, type_, version=version, upcasters=upcasters, validation=validation)
     if name in _defined:
         gc.collect()  # a definition that nobody can reach any more does not count
     if (other := _defined.get(name)) is not None:

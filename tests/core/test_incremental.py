@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, JsonValue, OnErrorOmit, StringConstraints, ValidationInfo, field_validator
+from pydantic import BaseModel, JsonValue, OnErrorOmit, RootModel, StringConstraints, ValidationInfo, field_validator
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
@@ -317,3 +317,17 @@ def test_a_field_that_comes_after_those_that_see_others_is_settled_by_itself() -
     assert [issue.message for issue in settled(Between, Between(), lambda d: setattr(d, "low", 10))] == [
         "high is below low"
     ]
+
+
+class Number(RootModel[int]):
+    pass
+
+
+class Numbered(BaseModel):
+    number: Number = Number(1)
+
+
+def test_an_atom_in_place_of_a_model_of_its_root_becomes_the_model() -> None:
+    wrong: Any = 5
+    state = settled(Numbered, Numbered(), lambda d: setattr(d, "number", wrong))[0]
+    assert same(state, Numbered(number=Number(5)))
