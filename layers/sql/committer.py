@@ -88,6 +88,7 @@ class Committer:
         self._queued = 0
         self._scheduled = False
         self._in_flight = False
+        self._handed_over_s = 0.0
         self._closing = False
         self._idle: asyncio.Future[None] | None = None
         self._pace = Pace() if mode == "auto" else None
@@ -141,6 +142,7 @@ class Committer:
     def _hand_over(self) -> None:
         self._scheduled = False
         self._in_flight = True
+        self._handed_over_s = self._loop.time()
         calls = self._next_group()
         group: list[Judged] = []
         for call in calls:
@@ -202,15 +204,18 @@ class Committer:
                 pause = next(running, None)
         finally:
             if pause is None:
-                self._answer(calls, transaction)
+                self._answer(calls, transaction, on_loop=True)
         if pause is not None:
             thread.commit(chain((pause,), running), lambda: self._answer(calls, transaction))
 
-    def _answer(self, calls: list[_Call], transaction: Transaction) -> None:
+    def _answer(self, calls: list[_Call], transaction: Transaction, *, on_loop: bool = False) -> None:
         """Tell the news, give each call the answers to its own batches, and go on with the next group."""
         self._in_flight = False
         if self._pace is not None:
-            self._pace.took(self._writer.commit_s)
+            if on_loop:
+                self._pace.took(self._writer.commit_s)
+            else:
+                self._pace.took_beside(self._writer.commit_s, self._loop.time() - self._handed_over_s)
         if transaction.news is not None:
             self.tell(transaction.news)
         if self._writer.met_others:

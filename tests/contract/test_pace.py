@@ -32,11 +32,11 @@ def test_a_disk_is_quick_when_it_has_shown_that_it_is() -> None:
     pace = Pace()
     assert not pace.is_quick
     for _ in range(10):
-        pace.took(QUICK)
+        pace.took_beside(QUICK, 0)
     assert pace.is_quick
 
 
-@given(st.lists(st.floats(0, 1), max_size=20), st.floats(QUICK_S * 1.01, 10))
+@given(st.lists(st.floats(0, QUICK_S), max_size=20), st.floats(QUICK_S * 1.01, 10))
 def test_one_slow_commit_ends_it_whatever_came_before(before: list[float], slow_s: float) -> None:
     pace = Pace()
     for commit_s in before:
@@ -52,10 +52,34 @@ def test_it_takes_longer_to_forget_a_slower_one() -> None:
         for commits in range(1000):
             if pace.is_quick:
                 return commits
-            pace.took(QUICK)
+            pace.took_beside(QUICK, QUICK)
         raise AssertionError("it never forgot")
 
     assert 5 < forgotten(0.005) < forgotten(0.1) < 100
+
+
+@given(st.floats(QUICK_S * 1.01, 10))
+def test_a_thread_that_is_always_slow_is_tried_against_the_loop(slow_s: float) -> None:
+    """Beside a busy loop the thread says nothing of the disk: one commit on the loop does."""
+    pace = Pace()
+    pace.took_beside(slow_s, slow_s)
+    assert pace.is_quick
+    for _ in range(100):
+        pace.took(QUICK)
+        assert pace.is_quick
+
+
+@given(st.floats(QUICK_S * 1.01, 10))
+def test_a_slow_disk_holds_up_the_loop_for_a_small_part_of_the_time(commit_s: float) -> None:
+    pace, on_loop, all_of_it = Pace(), 0.0, 0.0
+    for _ in range(1_000):
+        all_of_it += commit_s
+        if pace.is_quick:
+            on_loop += commit_s
+            pace.took(commit_s)
+        else:
+            pace.took_beside(commit_s, commit_s)
+    assert on_loop < all_of_it / 16
 
 
 # --- where it commits ---------------------------------------------------------
