@@ -8,66 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from enum import Enum
-from itertools import groupby
-from operator import itemgetter
 from typing import Final, TypeAlias, final
 
-from ...core.batch import Committed
-from ...core.model import Conflict, Revision, StoreKey, Unavailable
-from ...core.outcome import Failure, Success
-from ...core.run import ENDED
+from ...core.model import Conflict, Unavailable
+from ...core.outcome import Failure
 from ...services.ledger import News, Verdict
 from .connection import Connection, DatabaseError, is_busy, leaves_no_trace, reason_of
-from .group import Judged, Rows, decide
-from .held import Asked, Held, HeldRun, HeldStore
+from .group import Judged, decide
+from .group_rows import read_held, write_rows, write_waiting
+from .held import Held
 from .opening import CHECKPOINT_PAGES
-from .retention import KEEP_NUMBERS, write_removals, write_spent
-from .rows import optional_integer, read_receipt, to_integer, to_text
-from .statements import (
-    HELD_FORM,
-    HELD_RECEIPT,
-    HELD_RUN,
-    HELD_STORE_TO_WRITE,
-    HELD_WAITER,
-    INSERT_BASE,
-    INSERT_FORM,
-    INSERT_LOG,
-    INSERT_RECEIPT,
-    INSERT_STORE,
-    LAST_NUMBERS,
-    UPDATE_STORE,
-    UPSERT_BASE,
-    UPSERT_STEP,
-)
-from .waiting import WaitingRows
+from .points import CommitPoint, OnPoint
+from .rows import to_integer
 
 __all__ = ["Answer", "CommitPoint", "OnPoint", "Writer"]
 
 Answer: TypeAlias = Verdict | BaseException
 """What a batch met: its verdict, or the bug that writing it brought to light, to be raised in its caller only."""
-
-
-class CommitPoint(Enum):
-    """Where a commit stands. A process that ends at any of them has written a group whole, or nothing of it."""
-
-    BEFORE_BEGIN = "before begin"
-    AFTER_BEGIN = "after begin"
-    AFTER_JUDGEMENT = "after judgement"
-    AFTER_STORES = "after the rows of stores"
-    AFTER_LOG = "after the rows of the log"
-    AFTER_BASES = "after the bases"
-    AFTER_RECEIPTS = "after the receipts"
-    AFTER_RUNS = "after the rows of runs"
-    AFTER_STEPS = "after the rows of steps"
-    AFTER_WAITERS = "after the rows of waiters"
-    AFTER_SIGNALS = "after the rows of signals"
-    BEFORE_COMMIT = "before commit"
-    AFTER_COMMIT = "after commit, before the answer"
-
-
-OnPoint: TypeAlias = Callable[[CommitPoint], None]
-"""Called in passing, on the thread that commits. What it raises is treated as an error of the database there."""
 
 COURTESY: Final = 5
 """After how many commits of its own a writer still gives way to others, since it last saw a sign of them."""
@@ -135,11 +92,11 @@ class Writer:
         self.news = None
         try:
             self._reached(CommitPoint.AFTER_BEGIN)
-            held = self._held = _read_held(connection, group, self._held)
+            held = self._held = read_held(connection, group, self._held)
             verdicts, rows = decide(group, held, at_ms)
             self._reached(CommitPoint.AFTER_JUDGEMENT)
-            _write_rows(connection, held, rows, self._reached)
-            woke = _write_waiting(connection, held, rows, verdicts, self._reached)
+            write_rows(connection, held, rows, self._reached)
+            woke = write_waiting(connection, held, rows, verdicts, self._reached)
             self._reached(CommitPoint.BEFORE_COMMIT)
         except BaseException:
             self._held = None
@@ -256,97 +213,3 @@ def _no_time() -> float:
 
 def _pass_by(_: CommitPoint) -> None:
     pass
-
-
-# --- the statements of a group ----------------------------------------------
-
-
-def _read_held(connection: Connection, group: Sequence[Judged], held: Held | None) -> Held:
-    """What is stored of all that the group asks for, read inside its transaction.
-
-    `held` is what the group before it left, if nobody else has written since: that need not be read again.
-    """
-    asked = Asked.of(batch for batch, _ in group)
-    if held is None:
-        (numbers,) = connection.rows(LAST_NUMBERS)
-        held = Held(*map(to_integer, numbers))
-    for key in asked.stores:
-        _read_store(connection, key, held)
-    for name, form in asked.forms:
-        if (name, form) not in held.forms and (row := connection.row(HELD_FORM, name, form.version, form.fingerprint)):
-            held.forms[name, form] = to_integer(row[0])
-    for key, step in asked.receipts:
-        store = _read_store(connection, key, held)
-        if store and (row := connection.row(HELD_RECEIPT, step.run_id, step.key, store.sid)):
-            held.receipts[key, step] = read_receipt(key, step, row)
-    for run_id in asked.runs:
-        if run_id not in held.runs and (row := connection.row(HELD_RUN, run_id)):
-            held.runs[run_id] = HeldRun(to_integer(row[0]), to_integer(row[1]), row[2] in ENDED)
-    for key, step in asked.waiters:
-        if row := connection.row(HELD_WAITER, key.name, key.id, step.run_id, step.key):
-            held.generations[key, step] = to_integer(row[0])
-    return held
-
-
-def _read_store(connection: Connection, key: StoreKey, held: Held) -> HeldStore | None:
-    store = held.stores.get(key)
-    if store is None and (row := connection.row(HELD_STORE_TO_WRITE, key.name, key.id)):
-        sid, instance, version, seq, fno, waited = row
-        tip = None if instance is None else Revision(to_text(instance), to_integer(version))
-        store = HeldStore(to_integer(sid), tip, optional_integer(seq), optional_integer(fno), waited=bool(waited))
-        held.stores[key] = store
-    return store
-
-
-def _write_rows(connection: Connection, held: Held, rows: Rows, reached: OnPoint) -> None:
-    """Write table by table, and say so after each kind of row."""
-    if rows.spent:
-        write_spent(connection, rows)
-    if held.new_forms:
-        forms = [(held.forms[name, form], name, form.version, form.fingerprint) for name, form in held.new_forms]
-        connection.run_many(INSERT_FORM, forms)
-    if rows.touched:
-        new, stored = rows.stores()
-        connection.run_many(INSERT_STORE, new)
-        connection.run_many(UPDATE_STORE, stored)
-        reached(CommitPoint.AFTER_STORES)
-    if rows.log:
-        connection.run_many(INSERT_LOG, rows.log)
-        reached(CommitPoint.AFTER_LOG)
-    if rows.bases or rows.later_bases:
-        connection.run_many(INSERT_BASE, rows.bases)
-        connection.run_many(UPSERT_BASE, rows.later_bases)
-        reached(CommitPoint.AFTER_BASES)
-    if rows.receipts:
-        connection.run_many(INSERT_RECEIPT, rows.receipts)
-        reached(CommitPoint.AFTER_RECEIPTS)
-    if rows.removals:
-        write_removals(connection, rows)
-    if rows.removals or rows.spent:
-        connection.run(KEEP_NUMBERS, held.last_seq, held.last_no)
-    if rows.runs:
-        for sql, changes in groupby(rows.runs, key=itemgetter(0)):  # in their order
-            connection.run_many(sql, [values for _, values in changes])
-        reached(CommitPoint.AFTER_RUNS)
-    if rows.steps:
-        connection.run_many(UPSERT_STEP, rows.steps)
-        reached(CommitPoint.AFTER_STEPS)
-
-
-def _write_waiting(connection: Connection, held: Held, rows: Rows, verdicts: list[Verdict], reached: OnPoint) -> bool:
-    """Write waiters and signals, put what was registered into the verdicts, and say whether a wake came to be owed."""
-    if not rows.waits and not rows.signals:
-        return False
-    waiting = WaitingRows(connection, held, rows)
-    if rows.waits:
-        waiting.write_waiters()
-        reached(CommitPoint.AFTER_WAITERS)
-    if rows.signals:
-        waiting.write_signals()
-        reached(CommitPoint.AFTER_SIGNALS)
-    waiting.write_sequence()
-    for number, registered in waiting.registered.items():
-        verdict = verdicts[number].unwrap()
-        assert isinstance(verdict, Committed)  # nothing of the others was written
-        verdicts[number] = Success(Committed(verdict.revision, verdict.seqs, tuple(registered)))
-    return waiting.woke

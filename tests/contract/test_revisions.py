@@ -87,6 +87,45 @@ async def _settle(world: World) -> None:
     assert await world.ledger.settle() == Success(None)
 
 
+def check_chain(path: Path) -> None:
+    """No change names one that is gone, and none has lost the way to the newest."""
+    connection = Connection(str(path))
+    try:
+        lost = "select seq from log where prev_seq is not null and prev_seq not in (select seq from log)"
+        assert connection.rows(lost) == []
+        unreached = """
+            select seq from log where seq not in (select prev_seq from log where prev_seq is not null)
+                and seq not in (select last_seq from store where last_seq is not null)"""
+        assert connection.rows(unreached) == []
+        assert connection.rows("select seq from base where seq not in (select seq from log)") == []
+    finally:
+        connection.close()
+
+
+async def test_two_ledgers_collect_one_file_at_once(tmp_path: Path) -> None:
+    """Whoever comes second finds another history than it planned on, and leaves it as it is."""
+    path = tmp_path / "app.db"
+    async with opened("sqlite", path) as one, opened("sqlite", path) as other:
+        for number in range(12):
+            key = counts.key(f"c-{number}")
+            await one.make(last=30, key=key)
+            await one.run(f"run-{number}", "running")
+            await one.pin(f"run-{number}", "get", Revision("one", number), key)
+        await one.clock.advance(MINUTE)
+        await other.clock.advance(one.clock.now_ms() - other.clock.now_ms())
+        policies = [(one, 20), (other, 12), (one, 5), (other, 9), (other, 3), (one, 7)]
+        done = await asyncio.gather(
+            *(each.revisions.collect(Retention(keep_revisions=keep)) for each, keep in policies)
+        )
+        assert all(isinstance(each, Success) for each in done)
+        check_chain(path)
+        assert isinstance(await other.revisions.collect(Retention(keep_revisions=3)), Success)
+        for number in range(12):
+            kept = [version for _, version in await one.kept(counts.key(f"c-{number}"))]
+            assert kept == [30, 29, 28, number]
+        check_chain(path)
+
+
 async def test_a_ledger_that_cannot_be_pruned_says_so(world: World) -> None:
     service = LedgerRevisions(LedgerDouble(world.ledger), world.clock)
     for answer in (await service.collect(Retention(keep_revisions=1)), await service.purge(counts, "c-1")):
