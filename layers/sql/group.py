@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ...core.batch import (
     AlreadyApplied,
@@ -91,6 +91,15 @@ Removal: TypeAlias = CutLog | Erasure
 """Both are carried out in the order of the writes, after what the group adds to the history."""
 
 
+class StoreRows(NamedTuple):
+    """Rows of stores and of their heads: new ones, those with another instance, and the heads of those that were."""
+
+    new: list[Row]
+    new_heads: list[Row]
+    changed: list[Row]
+    heads: list[Row]
+
+
 class Rows:
     """What a group writes, in the order of the statements' parameters; the changes of runs each with its statement."""
 
@@ -127,18 +136,21 @@ class Rows:
         written = self.touched or self.log or self.later_bases or self.receipts or self.runs or self.steps
         return bool(written or self.waits or self.signals or self.removals or self.spent)
 
-    def stores(self) -> tuple[list[Row], list[Row]]:
-        """One row for each store that the group touched, as it stands in the end: the new, and those that have one."""
-        new: list[Row] = []
-        stored: list[Row] = []
+    def stores(self) -> StoreRows:
+        """The rows of each store that the group touched, as it stands in the end."""
+        rows = StoreRows([], [], [], [])
         for key, store in self.touched.items():
             instance, version = (None, 0) if store.tip is None else (store.tip.instance_id, store.tip.version)
-            row = (instance, version, store.last_seq, store.fno, self.at_ms, store.sid)
-            if store.stored:
-                stored.append(row)
+            head = (version, store.last_seq, store.fno, store.sid)
+            if not store.stored:
+                rows.new.append((instance, store.sid, key.name, key.id))
+                rows.new_heads.append(head)
             else:
-                new.append((*row, key.name, key.id))
-        return new, stored
+                rows.heads.append(head)
+                if instance != store.instance:
+                    rows.changed.append((instance, store.sid))
+            store.instance = instance
+        return rows
 
 
 def decide(group: Sequence[Judged], held: Held, at_ms: int) -> tuple[list[Verdict], Rows]:

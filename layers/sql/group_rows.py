@@ -25,10 +25,12 @@ from .statements import (
     HELD_WAITER,
     INSERT_BASE,
     INSERT_FORM,
+    INSERT_HEAD,
     INSERT_LOG,
     INSERT_RECEIPT,
     INSERT_STORE,
     LAST_NUMBERS,
+    UPDATE_HEAD,
     UPDATE_STORE,
     UPSERT_BASE,
     UPSERT_STEP,
@@ -71,6 +73,7 @@ def _read_store(connection: Connection, key: StoreKey, held: Held) -> HeldStore 
         sid, instance, version, seq, fno, waited = row
         tip = None if instance is None else Revision(to_text(instance), to_integer(version))
         store = HeldStore(to_integer(sid), tip, optional_integer(seq), optional_integer(fno), waited=bool(waited))
+        store.instance = None if tip is None else tip.instance_id
         held.stores[key] = store
     return store
 
@@ -83,9 +86,11 @@ def write_rows(connection: Connection, held: Held, rows: Rows, reached: OnPoint)
         forms = [(held.forms[name, form], name, form.version, form.fingerprint) for name, form in held.new_forms]
         connection.run_many(INSERT_FORM, forms)
     if rows.touched:
-        new, stored = rows.stores()
-        connection.run_many(INSERT_STORE, new)
-        connection.run_many(UPDATE_STORE, stored)
+        stores = rows.stores()
+        connection.run_many(INSERT_STORE, stores.new)
+        connection.run_many(INSERT_HEAD, stores.new_heads)
+        connection.run_many(UPDATE_STORE, stores.changed)
+        connection.run_many(UPDATE_HEAD, stores.heads)
         reached(CommitPoint.AFTER_STORES)
     if rows.log:
         connection.run_many(INSERT_LOG, rows.log)

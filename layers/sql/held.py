@@ -99,16 +99,17 @@ class Asked:
 
 @dataclass(slots=True)
 class HeldStore:
-    """A store's row: its tip, None where it is deleted, and its last change. `stored`: there is a row in the table.
+    """A store's rows: its tip, None where it is deleted, and its last change. `stored`: there are rows in the tables.
 
-    `fno` is the number of the form of the tip. `waited`: somebody may wait there. `masks`: at least those that the
-    paths of its waiters have; None is not known.
+    `instance` is the one that is in the table. `fno` is the number of the form of the tip. `waited`: somebody may wait
+    there. `masks`: at least those that the paths of its waiters have; None is not known.
     """
 
     sid: int
     tip: Revision | None = None
     last_seq: int | None = None
     fno: int | None = None
+    instance: str | None = None
     stored: bool = True
     waited: bool = False
     masks: set[int] | None = None

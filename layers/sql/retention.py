@@ -115,7 +115,8 @@ def write_spent(connection: Connection, rows: Rows) -> None:
 # --- questions --------------------------------------------------------------
 
 HISTORIES: Final = """
-select name, id from store where last_seq is not null and (name, id) > (?, ?) order by name, id limit ?"""
+select s.name, s.id from store s join head h on h.sid = s.sid
+where h.last_seq is not null and (s.name, s.id) > (?, ?) order by s.name, s.id limit ?"""
 
 PINS_OF_RECEIPTS: Final = """
 select r.run_id, r.key, r.sid, s.name, s.id, r.instance, r.version, length(r.value)

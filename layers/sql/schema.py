@@ -1,9 +1,10 @@
 """The tables, as numbered migrations; migration n takes a database from version n - 1 to n and is never edited.
 
-A change of a store costs one row in `log`, written at its end, one small row in `store`, and a receipt where a step
-asked for one; the whole document is written only now and then, to `base`. The rows of one store are a chain through
-the log, each naming the one before it, from `store.last_seq` down; the chain goes on when a store is deleted and made
-again, so that every revision stays readable. The numbers of rows are given by whoever writes, inside the transaction.
+A change of a store costs one row in `log`, written at its end, one small row in `head`, and a receipt where a step
+asked for one; `store` has what it is found by. The whole document is written only now and then, to `base`. The rows of
+one store are a chain through the log, each naming the one before it, from `head.last_seq` down; the chain goes on when
+a store is deleted and made again, so that every revision stays readable. The numbers of rows are given by whoever
+writes, inside the transaction.
 
 Retention cuts stretches out of a chain (`core/retention.py`). The row above a stretch then names the one below it; if
 it is a patch it has a base, and in `instance` its instance, as if that began there. So a patch whose version does not
@@ -189,9 +190,20 @@ def _history(d: Dialect) -> tuple[str, ...]:
             fingerprint text not null,
             unique (name, version, fingerprint)
         )""",
-        # The form of the document at a revision, and at the tip; null: not known.
+        # The form of the document at a revision; null: not known.
         f"alter table log add column fno {d.integer}",
-        f"alter table store add column fno {d.integer}",
+        # What a change of a store changes, apart from what it is found by: of many stores, few pages.
+        f"""
+        create table head (
+            sid {d.integer} primary key,
+            version {d.integer} not null,
+            last_seq {d.integer},
+            fno {d.integer}              -- the form of the document at the tip
+        )""",
+        "insert into head select sid, version, last_seq, null from store order by sid",
+        "alter table store drop column version",
+        "alter table store drop column last_seq",
+        "alter table store drop column updated_at_ms",
         # What was given to rows that are gone is not given again.
         f"alter table sequence add column seq {d.integer} not null default 0",
         f"alter table sequence add column run_no {d.integer} not null default 0",

@@ -17,6 +17,7 @@ __all__ = [
     "HELD_STORE",
     "INSERT_BASE",
     "INSERT_FORM",
+    "INSERT_HEAD",
     "INSERT_LOG",
     "INSERT_RECEIPT",
     "INSERT_RUN",
@@ -33,6 +34,7 @@ __all__ = [
     "STORES",
     "STORES_NAMED",
     "TAIL_CHAIN",
+    "UPDATE_HEAD",
     "UPDATE_STORE",
     "UPSERT_BASE",
     "UPSERT_STEP",
@@ -49,12 +51,14 @@ select coalesce((select max(sid) from store), 0), max(coalesce((select max(seq) 
        max(coalesce((select max(no) from run), 0), run_no), no, coalesce((select max(fno) from form), 0)
 from sequence"""
 
-HELD_STORE: Final = "select sid, instance, version, last_seq from store where name = ? and id = ?"
+HELD_STORE: Final = """
+select s.sid, s.instance, h.version, h.last_seq from store s join head h on h.sid = s.sid
+where s.name = ? and s.id = ?"""
 
 # With whether anybody waits there.
 HELD_STORE_TO_WRITE: Final = """
-select sid, instance, version, last_seq, fno, exists (select 1 from line where line.sid = store.sid)
-from store where name = ? and id = ?"""
+select s.sid, s.instance, h.version, h.last_seq, h.fno, exists (select 1 from line where line.sid = s.sid)
+from store s join head h on h.sid = s.sid where s.name = ? and s.id = ?"""
 
 HELD_WAITER: Final = """
 select w.no from store s join waiter w on w.sid = s.sid
@@ -68,11 +72,13 @@ HELD_RUN: Final = "select no, fence, state from run where id = ?"
 
 # --- what a group writes ----------------------------------------------------
 
-INSERT_STORE: Final = """
-insert into store (instance, version, last_seq, fno, updated_at_ms, sid, name, id) values (?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_STORE: Final = "insert into store (instance, sid, name, id) values (?, ?, ?, ?)"
 
-UPDATE_STORE: Final = """
-update store set instance = ?, version = ?, last_seq = ?, fno = ?, updated_at_ms = ? where sid = ?"""
+UPDATE_STORE: Final = "update store set instance = ? where sid = ?"
+
+INSERT_HEAD: Final = "insert into head (version, last_seq, fno, sid) values (?, ?, ?, ?)"
+
+UPDATE_HEAD: Final = "update head set version = ?, last_seq = ?, fno = ? where sid = ?"
 
 INSERT_FORM: Final = "insert into form (fno, name, version, fingerprint) values (?, ?, ?, ?)"
 
@@ -207,12 +213,14 @@ READ_SIGNAL: Final = "update signal set read_by = ? where no = ? and run_no = ? 
 # --- reading stores ---------------------------------------------------------
 
 STORES: Final = """
-select name, id, instance, version, updated_at_ms from store
-where instance is not null order by name, id"""
+select s.name, s.id, s.instance, h.version, l.at_ms
+from store s join head h on h.sid = s.sid join log l on l.seq = h.last_seq
+where s.instance is not null order by s.name, s.id"""
 
 STORES_NAMED: Final = """
-select name, id, instance, version, updated_at_ms from store
-where name = ? and instance is not null order by name, id"""
+select s.name, s.id, s.instance, h.version, l.at_ms
+from store s join head h on h.sid = s.sid join log l on l.seq = h.last_seq
+where s.name = ? and s.instance is not null order by s.name, s.id"""
 
 # The rows with which an instance ends, and begins: the tip's for the one that lives, else that of its deletion.
 INSTANCE_BEGIN: Final = """

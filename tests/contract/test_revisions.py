@@ -95,7 +95,7 @@ def check_chain(path: Path) -> None:
         assert connection.rows(lost) == []
         unreached = """
             select seq from log where seq not in (select prev_seq from log where prev_seq is not null)
-                and seq not in (select last_seq from store where last_seq is not null)"""
+                and seq not in (select last_seq from head where last_seq is not null)"""
         assert connection.rows(unreached) == []
         assert connection.rows("select seq from base where seq not in (select seq from log)") == []
     finally:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,10 @@ async def test_where_the_folder_cannot_be_watched_it_asks_now_and_then(tmp_path:
     watch.stop()
 
 
+def _has_told(file: File, times: int) -> bool:
+    return file.told == times
+
+
 @pytest.mark.parametrize("notified", [True, False])
 async def test_what_was_met_by_another_way_is_told_though_the_file_cannot_tell(notified: bool, tmp_path: Path) -> None:
     file = File(tmp_path / "app.db")
@@ -142,7 +147,7 @@ async def test_what_was_met_by_another_way_is_told_though_the_file_cannot_tell(n
     file.version = None
     for times in (1, 2, 3):
         watch.met()
-        await file.until(lambda times=times: file.told == times)
+        await file.until(partial(_has_told, file, times))
     file.version = 2
     if not notified:
         await file.until(lambda: file.told == 4)  # and it goes on to ask

@@ -50,8 +50,8 @@ DAMAGES = {
     "a garbled base": ("update base set document = x'7b226e22'", "version 3"),
     "no base": ("delete from base", "no base"),
     "a missing row": ("update log set prev_seq = (select min(seq) from log) where version = 3", "missing"),
-    "a version too high": ("update store set version = 9", "does not lead to version 9"),
-    "a version too low": ("update store set version = 1", "does not lead to version 1"),
+    "a version too high": ("update head set version = 9", "does not lead to version 9"),
+    "a version too low": ("update head set version = 1", "does not lead to version 1"),
     "an instance that is bad text": ("update store set instance = cast(x'ff41' as text)", ""),
     "a patch that is text": ("update log set patch = 'text' where version = 2", ""),
 }
