@@ -13,7 +13,7 @@ from itertools import accumulate, chain, compress, count, islice
 from operator import is_not, ne
 from typing import Final, TypeAlias, TypeGuard, overload
 
-__all__ = ["CHUNK", "Chunked", "Elements", "differing", "differing_back"]
+__all__ = ["CHUNK", "Chunked", "Elements", "differing", "differing_back", "shared_runs"]
 
 CHUNK: Final = 512
 """How many elements a chunk has when it is made; one of more than twice as many is cut up."""
@@ -186,6 +186,8 @@ def differing(one: Elements, other: Elements, start: int = 0) -> Iterator[tuple[
 
     Chunks that both share at one index are passed over; the others cost a step of C for each element.
     """
+    if start >= min(len(one), len(other)):
+        return
     aligned = _aligned(one, other)
     if aligned and _is_chunked(one) and _is_chunked(other):
         starts, mine, its = one.starts(), one.chunks(), other.chunks()
@@ -237,6 +239,28 @@ def differing_back(one: Elements, other: Elements) -> Iterator[tuple[int, object
         alike = sum(map(len, mine[len(mine) - shared :]))
     pairs = zip(count(alike), _backwards(one, shared), _backwards(other, shared), strict=False)
     return compress(pairs, map(is_not, _backwards(one, shared), _backwards(other, shared)))
+
+
+def shared_runs(one: Elements, other: Elements, start: int, end: int) -> list[tuple[int, int, int]]:
+    """Chunks that both lists share in one order: the index in `one`, that in `other`, and how many elements.
+
+    Those are looked for from `start` on in both, and before their last `end` elements. None are found in plain lists.
+    """
+    if not (_is_chunked(one) and _is_chunked(other)):
+        return []
+    places = {
+        id(chunk): at
+        for at, chunk in zip(one.starts(), one.chunks(), strict=True)
+        if start <= at and at + len(chunk) <= len(one) - end
+    }
+    found: list[tuple[int, int, int]] = []
+    least = start
+    for its, chunk in zip(other.starts(), other.chunks(), strict=True):
+        at = places.get(id(chunk), -1)
+        if at >= least and its >= start and its + len(chunk) <= len(other) - end:
+            found.append((at, its, len(chunk)))
+            least = at + len(chunk)
+    return found
 
 
 def _backwards(values: Elements, without: int) -> Iterator[object]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, TypeGuard
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias, TypeGuard
 
 from . import layered
 from .kind import Kind, is_dict, is_list, is_tuple, key_text, kind_of, make_tuple
 from .model import Path
-from .record import record_type
+from .record import RecordType, record_type
 from .sharing import copy_dict, copy_list
 
 __all__ = ["NO_PART", "extras_of", "has_text_keys", "items_of", "part_of", "root_of", "with_part", "with_root"]
@@ -51,18 +51,55 @@ def root_of(value: object) -> object:
 
 def part_of(value: object, segment: str | int) -> object:
     """The part at one segment of a path beneath `value`, or `NO_PART`."""
-    if is_dict(value):
-        return value[segment] if segment in value else _by_text(value, segment)
-    if is_list(value):
-        return value[segment] if isinstance(segment, int) and 0 <= segment < len(value) else NO_PART
-    kind = kind_of(type(value))
-    if kind is Kind.RECORD:
-        known = record_type(type(value))
-        if known.transparent:
-            return part_of(root_of(value), segment)
-        return known.get(value, segment, NO_PART) if isinstance(segment, str) else NO_PART
-    if is_tuple(value):
-        return value[segment] if isinstance(segment, int) and 0 <= segment < len(value) else NO_PART
+    type_ = type(value)
+    return (_READERS.get(type_) or _find_reader(type_))(value, segment)
+
+
+Reader: TypeAlias = Callable[[object, str | int], object]
+
+_READERS: Final[dict[type[object], Reader]] = {}
+
+
+def _find_reader(type_: type[object]) -> Reader:
+    """How parts of values of a class are found."""
+    match kind_of(type_):
+        case Kind.RECORD:
+            reader = _reader_of_record(record_type(type_))
+        case Kind.DICT:
+            reader = _entry_of
+        case Kind.LIST | Kind.TUPLE:
+            reader = _element_of
+        case _:
+            reader = _nothing_of
+    _READERS[type_] = reader
+    return reader
+
+
+def _reader_of_record(known: RecordType) -> Reader:
+    if known.transparent:
+        return lambda value, segment: part_of(root_of(value), segment)
+    if not known.is_model or known.extras_allowed:
+        return lambda value, segment: known.get(value, segment, NO_PART) if isinstance(segment, str) else NO_PART
+    names = frozenset(known.names)
+
+    def field_of(value: object, segment: str | int) -> object:
+        held: dict[str, object] = value.__dict__
+        return held.get(segment, NO_PART) if isinstance(segment, str) and segment in names else NO_PART
+
+    return field_of
+
+
+def _entry_of(value: object, segment: str | int) -> object:
+    assert is_dict(value)
+    return value[segment] if segment in value else _by_text(value, segment)
+
+
+def _element_of(value: object, segment: str | int) -> object:
+    assert is_list(value) or is_tuple(value)
+    return value[segment] if isinstance(segment, int) and 0 <= segment < len(value) else NO_PART
+
+
+def _nothing_of(_: object, __: str | int) -> object:
     return NO_PART
 
 

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar, assert_never, final
 import msgspec
 from pydantic_core import to_json
 
-from .chunks import differing, differing_back
+from .chunks import differing, differing_back, shared_runs
 from .kind import are_of_one_class, is_dict, is_list, stands_for
 from .layered import Step, step_between
 from .model import Path, Paths
@@ -172,7 +172,7 @@ def between(before: object, after: object, changed_paths: Iterable[Path]) -> Pat
     """
     operations: list[Operation] = []
     changed = list(changed_paths)
-    if len(changed) == 1 and SHAPE not in changed[0]:
+    if len(changed) == 1 and (not changed[0] or changed[0][-1] is not SHAPE):
         _compare_at(before, after, changed[0], operations)
     else:
         _compare(before, after, changed, (), operations)
@@ -182,7 +182,7 @@ def between(before: object, after: object, changed_paths: Iterable[Path]) -> Pat
 def _compare_at(before: object, after: object, path: Path, found: list[Operation]) -> None:
     """The usual case, in which one part changed that both states have."""
     for depth, segment in enumerate(path):
-        if not are_of_one_class(before, after):
+        if type(before) is not type(after) and not are_of_one_class(before, after):
             found.append(Put(path[:depth], after))
             return
         old, new = part_of(before, segment), part_of(after, segment)
@@ -266,15 +266,37 @@ def _compare_lists(
 
 
 def _splice(before: list[object], after: list[object], start: int, path: Path, found: list[Operation]) -> None:
-    """Replace what differs from `start` on, without what both lists begin and end with."""
-    shared = min(len(before), len(after))
-    start = next((at for at, old, new in differing(before, after, start) if not same(old, new)), shared)
-    apart = (end for end, old, new in differing_back(before, after) if end >= shared - start or not same(old, new))
-    tail = min(next(apart, shared), shared - start)
-    values = tuple(after[start : len(after) - tail])
-    removed = len(before) - tail - start
-    if removed or values:
-        found.append(Splice(path, start, removed, values))
+    """Replace what differs from `start` on, without what both lists begin and end with, and without shared chunks.
+
+    In front of a splice all is as it is `after`, so that its start is an index there.
+    """
+    start = _alike(before, after, start)
+    tail = _alike_at_end(before, after, start)
+    runs = shared_runs(before, after, start, tail)
+    old_start, new_start = start, start
+    for old_end, new_end, length in (*runs, (len(before) - tail, len(after) - tail, 0)):
+        old_part, new_part = before[old_start:old_end], after[new_start:new_end]
+        first = last = 0
+        if runs:  # otherwise that was looked for already
+            first = _alike(old_part, new_part, 0)
+            last = _alike_at_end(old_part, new_part, first)
+        removed, values = len(old_part) - first - last, tuple(new_part[first : len(new_part) - last])
+        if removed or values:
+            found.append(Splice(path, new_start + first, removed, values))
+        old_start, new_start = old_end + length, new_end + length
+
+
+def _alike(before: list[object], after: list[object], start: int) -> int:
+    """The first index from `start` on at which two lists differ, or the length of the shorter one."""
+    end = min(len(before), len(after))
+    return next((at for at, old, new in differing(before, after, start) if not same(old, new)), end)
+
+
+def _alike_at_end(before: list[object], after: list[object], start: int) -> int:
+    """How many elements at the ends of two lists are the same, without those before `start`."""
+    most = min(len(before), len(after)) - start
+    back = differing_back(before, after) if most else ()
+    return min(next((end for end, old, new in back if end >= most or not same(old, new)), most), most)
 
 
 def _compare_dicts(

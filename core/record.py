@@ -36,6 +36,12 @@ class RecordType:
         else:
             self.names = tuple(field.name for field in _dataclass_fields(type_))
 
+    def held(self, record: object) -> dict[str, object]:
+        """The declared fields of `record`, perhaps in the very dict that it keeps them in: never to be written."""
+        if self.is_model and len(record.__dict__) == len(self.names):
+            return record.__dict__
+        return self.fields(record)
+
     def fields(self, record: object) -> dict[str, object]:
         """A new dict of the declared fields of `record`, with the values themselves."""
         if self.is_model:
@@ -70,13 +76,13 @@ class RecordType:
                 object.__setattr__(made, name, value)
             return made
         assert isinstance(like, BaseModel)
-        object.__setattr__(made, "__dict__", fields)
-        object.__setattr__(made, "__pydantic_fields_set__", like.__pydantic_fields_set__.copy())
+        _set_fields(made, fields)
+        _set_given(made, like.__pydantic_fields_set__.copy())
         if self.transparent:  # its class holds the other two, for all of its models
             return made
         private = like.__pydantic_private__
-        object.__setattr__(made, "__pydantic_extra__", extras)
-        object.__setattr__(made, "__pydantic_private__", copy.deepcopy(private) if private else private)
+        _set_extras(made, extras)
+        _set_private(made, copy.deepcopy(private) if private else private)
         return made
 
     def _beside(self, record: object) -> dict[str, object]:
@@ -100,6 +106,18 @@ class RecordType:
         if extras:
             extras = {name: clone_value(value) for name, value in extras.items()}
         return self.make(fields, extras, record)
+
+
+def _setter(slot: str) -> Callable[[object, object], None]:
+    """How a slot of pydantic's is set, past the `__setattr__` of the class and without a look for it."""
+    found: Callable[[object, object], None] = BaseModel.__dict__[slot].__set__
+    return found
+
+
+_set_fields: Final = _setter("__dict__")
+_set_given: Final = _setter("__pydantic_fields_set__")
+_set_extras: Final = _setter("__pydantic_extra__")
+_set_private: Final = _setter("__pydantic_private__")
 
 
 def blank(type_: type[object]) -> object:

@@ -57,7 +57,7 @@ class ListDraft(Node[list[object]]):
 
     def _report(self, path: Path, report: Report) -> None:
         before, after = self._base, self._raw
-        indices = self._changed_indices()
+        indices = self._changed_indices() if self._changed or self._moved is not None else {}
         if len(indices) > MAX_INDICES:
             report(path)
             return
@@ -123,6 +123,9 @@ class ListDraft(Node[list[object]]):
     def __getitem__(self, index: slice) -> list[object]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> object:
         raw = self._raw
+        if type(index) is int and 0 <= index < len(raw):  # the usual case
+            value = raw[index]
+            return value if type(value) in ATOMS else child_of(self, index, value)
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(raw)))]
         value = raw[index]

@@ -84,8 +84,8 @@ class Node(Generic[_R_co]):
         return self._passes_for
 
     def __init__(self, raw: _R_co, parent: AnyNode | None, key: Hashable, context: Context) -> None:
-        self._raw = raw
-        self._base = raw
+        self._raw: _R_co = raw
+        self._base: _R_co = raw
         self._parent = parent
         self._context = context
         self._key = key
@@ -198,8 +198,7 @@ class Node(Generic[_R_co]):
         return clone(self._live())
 
     def _end(self) -> None:
-        object.__setattr__(self, "_raw", ENDED)
-        self._base = self._raw
+        self._raw = self._base = ENDED  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]  # every use of it raises
         self._owned = True
         self._parent = self._children = self._face = None
 

@@ -65,7 +65,7 @@ class ModelFace(RecordFace):
     def __setattr__(self, name: str, value: object) -> None:
         node = self.__stepwell_node__
         model = node.type.type
-        if name in _freely_set(model):
+        if name in (_FREE.get(model) or _freely_set(model)):
             node.write(name, value)
         elif name in node.type.names and _validates_assignment(model):
             _assign_validated(node, name, value)
@@ -136,7 +136,7 @@ def _find_maker(type_: type[object]) -> Maker:
     FACES[face_type] = node_of_face
 
     def make(raw: object, parent: AnyNode, key: Hashable) -> AnyNode:
-        node = RecordNode(raw, parent, key)
+        node = RecordNode(raw, parent, key, known)
         node._face = face = blank(face_type)
         set_node(face, node)
         return node

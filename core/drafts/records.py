@@ -11,7 +11,7 @@ from typing import Final
 from ..kind import ATOMS
 from ..model import Path
 from ..paths import SHAPE
-from ..record import RecordType, record_type
+from ..record import RecordType
 from .dumping import named_for_errors
 from .faces import AnyNode, child_of
 from .node import ENDED, Node, Report
@@ -31,11 +31,11 @@ class RecordNode(Node[object]):
 
     __slots__ = ("_changed", "extras", "fields", "type")
 
-    def __init__(self, raw: object, parent: AnyNode, key: Hashable) -> None:
+    def __init__(self, raw: object, parent: AnyNode, key: Hashable, known: RecordType) -> None:
         super().__init__(raw, parent, key, parent._context)
-        self.type: RecordType = record_type(type(raw))
-        self.fields = self.type.fields(raw)
-        self.extras = self.type.extras(raw) if self.type.extras_allowed else None
+        self.type = known
+        self.fields: dict[str, object] = known.held(raw)  # to be read: they are copied before the first write
+        self.extras: dict[str, object] | None = known.extras(raw) if known.extras_allowed else None
         self._changed: dict[str, bool] = {}
 
     # --- as a node ---
@@ -44,12 +44,13 @@ class RecordNode(Node[object]):
         return self.type.make(self.fields, self.extras, self._raw)
 
     def _own(self) -> object:
-        if self._owned:
-            return self._raw
-        if self._raw is not self._base:
-            self.fields = self.type.fields(self._raw)  # shared since it was copied last: those dicts are another's now
-            self.extras = self.type.extras(self._raw)
-        return super()._own()
+        if not self._owned:
+            known = self.type
+            self.fields = known.fields(self._raw)  # that of another, which shares it, or which it was copied from
+            if known.extras_allowed:
+                self.extras = known.extras(self._raw)
+            return super()._own()
+        return self._raw
 
     def _at(self, key: Hashable) -> object:
         assert isinstance(key, str)
@@ -57,7 +58,7 @@ class RecordNode(Node[object]):
 
     def _put(self, key: Hashable, value: object) -> None:
         assert isinstance(key, str)
-        raw = self._own()
+        raw = self._raw if self._owned else self._own()
         if self.extras is not None and key not in self.type.names:
             self.extras[key] = value
             return
@@ -66,7 +67,8 @@ class RecordNode(Node[object]):
             object.__setattr__(raw, key, value)
 
     def _segments(self, key: Hashable) -> Path:
-        return () if self.type.transparent else super()._segments(key)
+        assert isinstance(key, str)
+        return () if self.type.transparent else (key,)
 
     def _report(self, path: Path, report: Report) -> None:
         if self._changed:
@@ -87,9 +89,10 @@ class RecordNode(Node[object]):
             report((*path, SHAPE))
 
     def _end(self) -> None:
-        super()._end()
-        object.__setattr__(self, "fields", ENDED)
-        object.__setattr__(self, "extras", ENDED)
+        self._raw = self._base = ENDED
+        self._owned = True
+        self._parent = self._children = self._face = None
+        self.fields = self.extras = ENDED  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]  # every use of it raises
 
     # --- for the face ---
 
@@ -108,7 +111,8 @@ class RecordNode(Node[object]):
         """Store a field."""
         if type(value) in ATOMS:
             self._put(name, value)
-            self._drop(name)
+            if self._children:
+                self._drop(name)
         elif self._is_child_at(name, value):
             return
         else:
