@@ -242,24 +242,27 @@ def differing_back(one: Elements, other: Elements) -> Iterator[tuple[int, object
 
 
 def shared_runs(one: Elements, other: Elements, start: int, end: int) -> list[tuple[int, int, int]]:
-    """Chunks that both lists share in one order: the index in `one`, that in `other`, and how many elements.
+    """Runs of chunks that both lists share in one order: where in `one`, where in `other`, and how many elements.
 
-    Those are looked for from `start` on in both, and before their last `end` elements. None are found in plain lists.
+    They are looked for from `start` on in both, and before their last `end` elements. None are found in plain lists.
     """
-    if not (_is_chunked(one) and _is_chunked(other)):
+    if not (_is_chunked(one) and _is_chunked(other)) or start >= min(len(one), len(other)) - end:
         return []
-    places = {
-        id(chunk): at
-        for at, chunk in zip(one.starts(), one.chunks(), strict=True)
-        if start <= at and at + len(chunk) <= len(one) - end
-    }
+    most = len(one) - end
+    places = {id(chunk): at for at, chunk in zip(one.starts(), one.chunks(), strict=True) if at >= start}
     found: list[tuple[int, int, int]] = []
-    least = start
+    least, its_end, length = start, start, 0
     for its, chunk in zip(other.starts(), other.chunks(), strict=True):
         at = places.get(id(chunk), -1)
-        if at >= least and its >= start and its + len(chunk) <= len(other) - end:
-            found.append((at, its, len(chunk)))
-            least = at + len(chunk)
+        if at < least or its < start or at + len(chunk) > most or its + len(chunk) > len(other) - end:
+            continue
+        if length and (at, its) == (least, its_end):
+            found.pop()
+        else:
+            length = 0
+        length += len(chunk)
+        least, its_end = at + len(chunk), its + len(chunk)
+        found.append((least - length, its_end - length, length))
     return found
 
 
