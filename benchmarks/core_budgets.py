@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from world import Order, Size, World, order, orders, set_item, set_root
 
 from stepwell.core import draft
+from stepwell.core.chunks import CHUNK, Chunked
 from stepwell.core.incremental import Settled
 
 __all__ = ["CORE_BUDGETS"]
@@ -72,10 +73,14 @@ async def drafts_of_sizes(change: Change, _: World) -> Sequence[Pair]:
 
 
 class Validating:
-    """Settles one change again and again: what an updater made of a state, and where it wrote."""
+    """Settles one change again and again: what an updater made of a state, and where it wrote.
+
+    The state has been changed before, as that of a store has but for its first change in a process: that one cuts a
+    big list into chunks, once.
+    """
 
     def __init__(self, size: Size, change: Change) -> None:
-        self._before = order(size)
+        self._before = settle(order(size), change).state
         drafted = draft.run(self._before, change, orders.schema.key_types)
         self._after, self._written = drafted.state, drafted.written
 
@@ -119,9 +124,16 @@ def copied_bytes(before: Order, after: Order) -> int:
     """How large the containers are that are not shared between the two states."""
     copied = own_bytes(before, after)
     if before.items is not after.items:
-        copied += sys.getsizeof(after.items)
+        copied += list_bytes(after.items)
         copied += sum(own_bytes(old, new) for old, new in zip(before.items, after.items, strict=True) if old is not new)
     return copied
+
+
+def list_bytes(items: object) -> int:
+    """A list; of one in chunks the directory and the chunk that was written."""
+    if isinstance(items, Chunked):
+        return sys.getsizeof(items) + 8 * (len(items) // CHUNK + CHUNK) + 2 * sys.getsizeof([])
+    return sys.getsizeof(items)
 
 
 def own_bytes(before: BaseModel, after: BaseModel) -> int:
