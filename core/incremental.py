@@ -27,6 +27,7 @@ from .patch import Operation, Order, Patch, Put, Remove, Splice, between, replay
 from .paths import SHAPE, diff, minimal
 from .places import Place, Places
 from .record import record_type
+from .sharing import flat
 from .value import NotStorable, clone, same
 
 __all__ = ["Settled", "advance", "changed_of", "settle"]
@@ -185,7 +186,7 @@ class _Settling:
 
     def _found(self, place: Place, value: object, path: Path) -> tuple[object, bytes]:
         unit = place.unit
-        plain = value if type(value) in ATOMS else clone(value)
+        plain = value if type(value) in ATOMS else flat(value)
         try:
             json = _json(place, plain)
             found: object = unit.reader.validate_json(json, by_alias=False, by_name=True)
@@ -234,7 +235,7 @@ def _json(place: Place, part: object) -> bytes:
 
 
 def _written(place: Place, part: object) -> bytes:
-    return _json(place, part if type(part) in ATOMS else clone(part))
+    return _json(place, part if type(part) in ATOMS else flat(part))
 
 
 def _spot(root: Place, path: Path, state: object) -> _Spot:

@@ -16,7 +16,7 @@ from .kind import ATOMS, Kind, is_dict, is_list, kind_of
 from .parts import root_of
 from .places import Place
 from .record import record_type
-from .value import clone as flat
+from .sharing import flat
 
 __all__ = ["SLICE", "slices"]
 
