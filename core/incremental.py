@@ -3,8 +3,8 @@
 `settle` gives what validating the whole state would give, or None where only that can tell: nothing here says that a
 state is wrong. What was written is cut back to the nearest place whose part is free (`core/places.py`); each part goes
 through its JSON and comes back, so that what is kept is canonical; and the new state is the old one with those parts
-replayed on it, so that nothing else an updater did can reach it. `advance` does the same with patches that others
-committed.
+replayed on it, so that nothing else an updater did can reach it. `core/catch_up.py` does the same with patches that
+others committed.
 
 Cost: the parts that were written, and one copy of each container above them.
 """
@@ -23,14 +23,14 @@ from .fidelity import differences
 from .kind import ATOMS, is_dict, is_list, stands_for
 from .model import Path, Paths
 from .parts import NO_PART, part_of, root_of
-from .patch import Operation, Order, Patch, Put, Remove, Splice, between, replay, replay_document
+from .patch import Operation, Order, Patch, Put, Remove, Splice, between, replay
 from .paths import SHAPE, diff, minimal
 from .places import Place, Places
 from .record import record_type
 from .sharing import flat
 from .value import NotStorable, clone, same
 
-__all__ = ["Settled", "advance", "changed_of", "settle"]
+__all__ = ["Settled", "Spot", "Unsettled", "changed_of", "json_of", "part_at", "settle", "spot_of"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -44,7 +44,7 @@ class Settled(Struct, Generic[_T_co], frozen=True):
     changed: Paths
 
 
-class _Spot(NamedTuple):
+class Spot(NamedTuple):
     """A path from the root as far as there are places, the last of them, and the records with checks on the way."""
 
     path: Path
@@ -52,7 +52,7 @@ class _Spot(NamedTuple):
     checked: tuple[tuple[Path, Place], ...]
 
 
-class _Unsettled(Exception):
+class Unsettled(Exception):
     """Only a look at the whole state can tell."""
 
 
@@ -60,7 +60,7 @@ def settle(places: Places, before: _T, after: object, written: Paths) -> Settled
     """What a canonical state became that an updater changed at `written` only; None if the whole must be looked at."""
     try:
         return _Settling(places, before, after, written).settled(before)
-    except (_Unsettled, ValidationError, SchemaError, PydanticSerializationError, NotStorable, RecursionError):
+    except (Unsettled, ValidationError, SchemaError, PydanticSerializationError, NotStorable, RecursionError):
         return None
 
 
@@ -70,7 +70,7 @@ class _Settling:
         self._before = before
         self._after = after
         self._written = written
-        self._spots: dict[Path, _Spot] = {}
+        self._spots: dict[Path, Spot] = {}
         self._removed: set[Path] = set()
         self._coerced: list[Path] = []  # where validation changed what was written
         self._documents: list[Operation] = []
@@ -80,14 +80,14 @@ class _Settling:
         spots = [self._spot(path) for path in self._written]
         cut = minimal(spot.path for spot in spots)
         if () in cut:
-            raise _Unsettled
+            raise Unsettled
         for operation in between(self._before, self._after, cut).operations:
             self._operate(operation)
         if not self._documents:
             return Settled(before, Patch(), ())
         state = stands_for(before, replay(self._before, Patch(tuple(self._values))))
         for path, place in dict.fromkeys(checked for spot in spots for checked in spot.checked):
-            _check(place, _at(state, path))
+            _check(place, part_at(state, path))
         return Settled(state, Patch(tuple(self._documents)), self._changed(state))
 
     # --- the parts that were written ------------------------------------------
@@ -99,7 +99,7 @@ class _Settling:
             case Splice(path=path, start=start, removed=removed, values=values):
                 self._splice(path, start, removed, values)
             case Remove(path=path):
-                _admit_length(self._place(path[:-1]), _at(self._after, path[:-1]))
+                _admit_length(self._place(path[:-1]), part_at(self._after, path[:-1]))
                 self._removed.add(path)
                 self._values.append(operation)
                 self._documents.append(operation)
@@ -107,29 +107,29 @@ class _Settling:
                 self._values.append(operation)
                 self._documents.append(operation)
 
-    def _spot(self, path: Path) -> _Spot:
+    def _spot(self, path: Path) -> Spot:
         spot = self._spots.get(path)
         if spot is None:
-            spot = self._spots[path] = _spot(self._places.root, path, self._after)
+            spot = self._spots[path] = spot_of(self._places.root, path, self._after)
         return spot
 
     def _place(self, path: Path) -> Place:
         spot = self._spot(path)
         if len(spot.path) < len(path):
-            raise _Unsettled
+            raise Unsettled
         return spot.place
 
     def _put(self, path: Path, value: object) -> None:
         place = self._place(path)
         found, json = self._admitted(place, value, path)
-        old = NO_PART if path in self._removed else _at(self._before, path)  # it may come again, at the end
+        old = NO_PART if path in self._removed else part_at(self._before, path)  # it may come again, at the end
         if old is NO_PART:
             self._admit_key(path)
         elif same(old, found):
             return
         elif type(value) not in ATOMS and (place.is_barrier or path not in self._written):
             self._values.append(Put(path, found))
-            self._documents += self._within(path, _written(place, old), json)
+            self._documents += self._within(path, json_of(place, old), json)
             return
         self._values.append(Put(path, found))
         self._documents.append(Put(path, Raw(json)))
@@ -147,24 +147,24 @@ class _Settling:
         """A key that comes new into a dict is validated too; no other container has new keys of its own."""
         place, key = self._place(path[:-1]), path[-1]
         if place.keys is None or not isinstance(key, str):
-            raise _Unsettled
+            raise Unsettled
         found, _ = self._admitted(place.keys, key, path)
         if not same(found, key):
-            raise _Unsettled
-        _admit_length(place, _at(self._after, path[:-1]))
+            raise Unsettled
+        _admit_length(place, part_at(self._after, path[:-1]))
 
     def _splice(self, path: Path, start: int, removed: int, values: Sequence[object]) -> None:
         place = self._place(path)
         if place.is_barrier:  # a list that must be looked at as a whole
-            self._put(path, _at(self._after, path))
+            self._put(path, part_at(self._after, path))
             return
-        _admit_length(place, _at(self._after, path))
+        _admit_length(place, part_at(self._after, path))
         found: list[object] = []
         documents: list[object] = []
         for index, value in enumerate(values, start):
-            element = place.beneath(_at(self._after, path), index)
+            element = place.beneath(part_at(self._after, path), index)
             if element is None:
-                raise _Unsettled
+                raise Unsettled
             admitted, json = self._admitted(element, value, (*path, index))
             found.append(admitted)
             documents.append(Raw(json))
@@ -179,9 +179,9 @@ class _Settling:
         try:
             found, json = self._found(place, value, path)
         except Exception:
-            raise _Unsettled from None
+            raise Unsettled from None
         if type(value) not in ATOMS and not _is_readable(json, len(path)):
-            raise _Unsettled
+            raise Unsettled
         return found, json
 
     def _found(self, place: Place, value: object, path: Path) -> tuple[object, bytes]:
@@ -198,7 +198,7 @@ class _Settling:
         json = _json(place, admitted)
         found = unit.reader.validate_json(json, by_alias=False, by_name=True)
         if not same(admitted, found) or any(each.is_narrowed for each in differences(plain, found)):
-            raise _Unsettled
+            raise Unsettled
         self._coerced.append(path)
         return found, json
 
@@ -230,39 +230,39 @@ def _is_readable(json: bytes, depth: int) -> bool:
 def _json(place: Place, part: object) -> bytes:
     json = place.unit.writer.to_json(part, by_alias=False, round_trip=True, warnings=False)
     if json == b"null" and part is not None:
-        raise _Unsettled  # elsewhere it would be read as nothing
+        raise Unsettled  # elsewhere it would be read as nothing
     return json
 
 
-def _written(place: Place, part: object) -> bytes:
+def json_of(place: Place, part: object) -> bytes:
     return _json(place, part if type(part) in ATOMS else flat(part))
 
 
-def _spot(root: Place, path: Path, state: object) -> _Spot:
+def spot_of(root: Place, path: Path, state: object) -> Spot:
     """How far the places go along a path. The shape of a container is at the place of the container."""
     place, value = root, state
     checked: list[tuple[Path, Place]] = []
     for depth, segment in enumerate(path):
         below = place if segment is SHAPE and place.has_elements else place.beneath(value, segment)
         if below is None:
-            return _Spot(path[:depth], place, tuple(checked))
+            return Spot(path[:depth], place, tuple(checked))
         if place.checks:
             checked.append((path[:depth], place))
         if segment is SHAPE:
             break
         place, value = below, part_of(value, segment)
         if value is NO_PART and depth < len(path) - 1:
-            raise _Unsettled
-    return _Spot(path, place, tuple(checked))
+            raise Unsettled
+    return Spot(path, place, tuple(checked))
 
 
 def _admit_length(place: Place, value: object) -> None:
     inner = root_of(value)
     if not place.has_elements or not (is_list(inner) or is_dict(inner)) or not place.holds(len(inner)):
-        raise _Unsettled
+        raise Unsettled
 
 
-def _at(state: object, path: Path) -> object:
+def part_at(state: object, path: Path) -> object:
     for segment in path:
         state = part_of(state, segment)
     return state
@@ -272,7 +272,7 @@ def _is_equal(before: object, after: object, path: Path) -> bool:
     """Whether an atom was written that was there before."""
     if path and path[-1] is SHAPE:
         return False
-    old, new = _at(before, path), _at(after, path)
+    old, new = part_at(before, path), part_at(after, path)
     return type(new) in ATOMS and same(old, new)
 
 
@@ -284,11 +284,11 @@ def changed_of(before: object, after: object, written: Paths) -> Paths:
 def _differing(before: object, after: object, path: Path) -> Iterable[Path]:
     """Where two states differ at and beneath a path, as `diff` would say of the whole of them."""
     if path and path[-1] is SHAPE:
-        old, new = root_of(_at(before, path[:-1])), root_of(_at(after, path[:-1]))
+        old, new = root_of(part_at(before, path[:-1])), root_of(part_at(after, path[:-1]))
         alike = is_list(old) and is_list(new) and len(old) == len(new)
         alike = alike or (is_dict(old) and is_dict(new) and len(old) == len(new) and all(map(same, old, new)))
         return () if alike else (path,)
-    old, new = _at(before, path), _at(after, path)
+    old, new = part_at(before, path), part_at(after, path)
     if old is NO_PART or new is NO_PART:
         return () if old is new else (path,)
     return [(*path, *each) for each in diff(old, new)]
@@ -303,9 +303,9 @@ def _check(place: Place, record: object) -> None:
         try:
             drafted = draft.run(looked_at, _Checking(check))
         except Exception:
-            raise _Unsettled from None
+            raise Unsettled from None
         if drafted.written is None or not all(_is_equal(looked_at, drafted.state, path) for path in drafted.written):
-            raise _Unsettled
+            raise Unsettled
 
 
 class _Checking:
@@ -319,7 +319,7 @@ class _Checking:
     def __call__(self, record: object) -> None:
         assert callable(self._check)
         if self._check(record) is not record:
-            raise _Unsettled
+            raise Unsettled
 
 
 def _beneath(path: Path, operation: Operation) -> Operation:
@@ -332,65 +332,3 @@ def _beneath(path: Path, operation: Operation) -> Operation:
             return Splice((*path, *rest), start, removed, values)
         case Order(path=rest, keys=keys):
             return Order((*path, *rest), keys)
-
-
-# --- what others committed ----------------------------------------------------
-
-
-def advance(places: Places, state: _T, patch: Patch) -> _T | None:
-    """The canonical state to which a patch of documents leads; None if only the whole document can tell."""
-    try:
-        for operation in patch.operations:
-            state = stands_for(state, replay(state, Patch((_read(places, state, operation),))))
-    except (_Unsettled, ValidationError, PydanticSerializationError, RecursionError):
-        return None
-    return state
-
-
-def _read(places: Places, state: object, operation: Operation) -> Operation:
-    """The operation on the state that an operation on its document is."""
-    path = operation.path
-    spot = _spot(places.root, path, state)
-    exact = len(spot.path) == len(path)
-    match operation:
-        case Put(value=value) if exact and path:
-            return Put(path, _value(spot.place, msgspec.json.encode(value)))
-        case Splice(start=start, removed=removed, values=values) if exact and spot.place.has_elements:
-            element = spot.place.beneath(_at(state, path), start)
-            if element is None:
-                raise _Unsettled
-            read = tuple(_value(element, msgspec.json.encode(value)) for value in values)
-            return Splice(path, start, removed, read)
-        case Remove() if exact and path:
-            return operation
-        case Order() if exact and not spot.place.is_barrier and is_dict(root_of(_at(state, path))):
-            return operation
-        case _:
-            return _read_within(spot, state, operation)
-
-
-def _read_within(spot: _Spot, state: object, operation: Operation) -> Operation:
-    """An operation in the document of a barrier, as the new value of the whole of it."""
-    if not spot.path:
-        raise _Unsettled
-    document: object = msgspec.json.decode(_written(spot.place, _at(state, spot.path)))
-    document = replay_document(document, (Patch((_above(spot.path, operation),)),))
-    return Put(spot.path, _value(spot.place, msgspec.json.encode(document)))
-
-
-def _above(path: Path, operation: Operation) -> Operation:
-    rest = operation.path[len(path) :]
-    match operation:
-        case Put(value=value):
-            return Put(rest, value)
-        case Remove():
-            return Remove(rest)
-        case Splice(start=start, removed=removed, values=values):
-            return Splice(rest, start, removed, values)
-        case Order(keys=keys):
-            return Order(rest, keys)
-
-
-def _value(place: Place, json: bytes) -> object:
-    found: object = place.unit.reader.validate_json(json, by_alias=False, by_name=True)
-    return found

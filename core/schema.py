@@ -23,6 +23,7 @@ from . import incremental
 from .admission import admit
 from .atom_change import settle_atom
 from .batch import Form
+from .catch_up import advance
 from .core_schema import compile_schema
 from .fidelity import Difference, differences, own_fields
 from .fingerprint import fingerprint
@@ -144,7 +145,7 @@ class StateSchema(Generic[_T]):
 
         A patch that leads nowhere meets any error on its way, which is passed on.
         """
-        advanced = incremental.advance(self._places, state, patch)
+        advanced = advance(self._places, state, patch)
         if advanced is not None:
             return Success(advanced)
         document = replay_document(msgspec.json.decode(self.encode(state)), (patch,))

@@ -170,6 +170,22 @@ def settled(type_: Any, state: Any, updater: Any) -> Any:
     return found.unwrap().state, set(found.unwrap().changed), comparison.parts.wholes
 
 
+class Ascending(RootModel[list[int]]):
+    @field_validator("root")
+    @classmethod
+    def order(cls, value: list[int]) -> list[int]:
+        return sorted(value)
+
+
+def test_whoever_catches_up_reads_a_part_that_is_put_in_order_once_all_of_it_is_there() -> None:
+    def raise_both(draft: dict[str, Ascending]) -> None:
+        draft["a"].root[0] = draft["a"].root[1] = 3
+
+    before = {"a": Ascending([1, 2])}
+    state, _, _ = settled(dict[str, Ascending], before, raise_both)
+    assert state == {"a": Ascending([3, 3])}
+
+
 def test_half_of_a_surrogate_pair_in_a_new_key_is_an_issue() -> None:
     issues = settled(dict[str, JsonValue], {}, lambda d: d.update({"\ud800": 1}))
     assert [issue.path for issue in issues] == [()]
