@@ -72,6 +72,7 @@ class _Settling:
         self._written = written
         self._spots: dict[Path, Spot] = {}
         self._removed: set[Path] = set()
+        self._wholes: set[Path] = set()
         self._coerced: list[Path] = []  # where validation changed what was written
         self._documents: list[Operation] = []
         self._values: list[Operation] = []
@@ -155,8 +156,10 @@ class _Settling:
 
     def _splice(self, path: Path, start: int, removed: int, values: Sequence[object]) -> None:
         place = self._place(path)
-        if place.is_barrier:  # a list that must be looked at as a whole
-            self._put(path, part_at(self._after, path))
+        if place.is_barrier:  # a list that must be looked at as a whole, once for all of its runs
+            if path not in self._wholes:
+                self._wholes.add(path)
+                self._put(path, part_at(self._after, path))
             return
         _admit_length(place, part_at(self._after, path))
         found: list[object] = []
