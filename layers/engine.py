@@ -298,7 +298,7 @@ def layer(
 
     `poll` says how often it looks for wakes that no hint has told it of. A ValueError says that two workflows have one
     name. A program that has a thousand runs under way at a time does well to let Python's collector look less often,
-    by `gc.set_threshold(50_000)`: looking through all of them takes as long as executing their steps.
+    by `gc.set_threshold(50_000)`; `benchmarks/workflow.py` shows what that is worth.
     """
     known = tuple(by_name(workflows).values())
 

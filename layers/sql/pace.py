@@ -1,7 +1,7 @@
 """The pace of a disk: whether a commit may hold up the event loop, from how long the last ones took.
 
-To hand a commit to a thread and to hear of it costs more than a quick disk takes for the sync, and beside a busy loop
-the thread waits for the interpreter again and again. So a quick commit is made on the loop, and a slow one beside it.
+To hand a commit to a thread and to hear of it costs about as much as a quick disk takes for the sync, and beside a busy
+loop a thread gets less done (`benchmarks/busy.py`). So a quick commit is made on the loop, and a slow one beside it.
 
 One slow commit is enough to go to the thread; then it takes the more quick ones to come back, the slower it was. Beside
 a busy loop every commit on the thread looks slow, whatever the disk is like, so now and then one is tried on the loop.
