@@ -67,6 +67,9 @@ async def flow(run: Run, id: str, number: int) -> int:
 
 # --- traffic ----------------------------------------------------------------------------
 
+RUNS_END_S = 2.0
+"""How long before the end the last run begins: it waits for updates of others, which end then."""
+
 
 @dataclass
 class Traffic:
@@ -83,10 +86,15 @@ class Traffic:
     def any_id(self) -> str:
         return f"o-{self.rng.randrange(RANDOM_STORES)}"
 
-    async def paced(self, name: str, each_s: float, work: Callable[[], Awaitable[object]], late: str = "") -> None:
-        """Do it every so many seconds, and no sooner after one that took long. `late` says what it is counted as."""
+    async def paced(
+        self, name: str, each_s: float, work: Callable[[], Awaitable[object]], late: str = "", early_s: float = 0.0
+    ) -> None:
+        """Do it every so many seconds, and no sooner after one that took long, until `early_s` before the end.
+
+        `late` says what it is counted as.
+        """
         await asyncio.sleep(self.rng.random() * each_s)
-        while (began := time.perf_counter()) < self.until:
+        while (began := time.perf_counter()) < self.until - early_s:
             _ = await work()
             taken = time.perf_counter() - began
             self.done[name] += 1
@@ -197,7 +205,7 @@ async def soak(path: Path, seconds: float, every_s: float) -> tuple[Half, Half, 
                 _ = group.create_task(traffic.paced("hot", 0.05, traffic.hot, "update"))
                 _ = group.create_task(traffic.paced("random", 0.05, traffic.spread, "update"))
             for _number in range(4):
-                _ = group.create_task(traffic.paced("runs", 0.4, traffic.run, "run"))
+                _ = group.create_task(traffic.paced("runs", 0.4, traffic.run, "run", RUNS_END_S))
         print(line(seconds, sizes(database), halves[1], traffic.done), flush=True)
     bare.close()
     return *halves, traffic.done

@@ -62,7 +62,7 @@ class Chain:
     def check(self) -> None:
         """Every patch has a base, or follows the version right below it; no end is there for nothing below the top."""
         walk = self.walk()
-        for seq, below in zip(walk, [*walk[1:], None], strict=True):
+        for seq, below in zip(walk, [*walk[1:], None], strict=bool(walk)):  # of a store that is gone nothing stays
             change = self.changes[seq]
             if change.kind == "patched" and seq not in self.based:
                 assert below is not None
