@@ -1,0 +1,90 @@
+"""What differs between two trees, and the identities of a difference.
+
+An identity is the SHA-256 of canonical JSON: it depends on paths, contents, exec bits and link targets, on nothing of
+the machine, and not on the order in which things were done. `diff_identity` says what came out, `bundle_identity` also
+what was there before; neither stands for the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never, final
+
+from .node import DirNode, FileNode, LinkNode, Node, Tree, digest_of
+
+__all__ = ["NodeChange", "NodeForm", "apply", "bundle_identity", "changes", "diff_identity", "node_form", "path_order"]
+
+NodeForm: TypeAlias = list[str | bool]
+"""A node as JSON: `["f", digest, executable]`, `["l", target]` or `["d"]`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What stood at a path, and what stands there now; `None` is nothing."""
+
+    path: str
+    before: Node | None
+    after: Node | None
+
+
+def path_order(path: str) -> bytes:
+    """The key by which paths are ordered wherever an order is seen: their bytes."""
+    return path.encode()
+
+
+def changes(base: Tree, current: Tree) -> tuple[NodeChange, ...]:
+    """What turns `base` into `current`, in the order of paths. Equal nodes are no change."""
+    differing = (path for path in base.keys() | current.keys() if base.get(path) != current.get(path))
+    return tuple(NodeChange(path, base.get(path), current.get(path)) for path in sorted(differing, key=path_order))
+
+
+def apply(base: Tree, made: Iterable[NodeChange]) -> dict[str, Node]:
+    """`base` with the changes made: `apply(base, changes(base, current)) == current`."""
+    tree = dict(base)
+    for change in made:
+        if change.after is None:
+            del tree[change.path]
+        else:
+            tree[change.path] = change.after
+    return tree
+
+
+def diff_identity(made: Iterable[NodeChange]) -> str:
+    """The identity of what came out: equal wherever the same paths end as the same nodes."""
+    return "diff1_" + _identity([[it.path, _form(it.after)] for it in _ordered(made)])
+
+
+def bundle_identity(made: Iterable[NodeChange]) -> str:
+    """The identity of one copy-back: what came out, and what it replaces."""
+    return "bundle1_" + _identity([[it.path, _form(it.before), _form(it.after)] for it in _ordered(made)])
+
+
+def node_form(node: Node) -> NodeForm:
+    """A node as the JSON that identities and manifests are made of."""
+    match node:
+        case FileNode(digest, _, executable):
+            return ["f", digest, executable]
+        case LinkNode(target):
+            return ["l", target]
+        case DirNode():
+            return ["d"]
+        case _:
+            assert_never(node)
+
+
+def _form(node: Node | None) -> NodeForm | None:
+    return None if node is None else node_form(node)
+
+
+def _ordered(made: Iterable[NodeChange]) -> list[NodeChange]:
+    return sorted(made, key=lambda change: path_order(change.path))
+
+
+def _identity(entries: object) -> str:
+    # With ASCII keys, no floats and valid Unicode this is RFC 8785, byte for byte.
+    form = {"kind": "workspace-diff", "v": 1, "entries": entries}
+    text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return digest_of(text.encode())
