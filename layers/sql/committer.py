@@ -59,6 +59,19 @@ class _Answers(asyncio.Future["list[Answer]"]):
             self.set_result(answers)
 
 
+class _Closed(asyncio.Future[None]):
+    """What those who close await. Cancelling one of them takes effect when all is closed, which it hastens."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, hasten: Callable[[], None]) -> None:
+        super().__init__(loop=loop)
+        self._hasten = hasten
+
+    def cancel(self, msg: object = None) -> bool:
+        if not self.done():
+            self._hasten()
+        return False
+
+
 @dataclass(slots=True, eq=False)
 class _Call:
     """Batches that were submitted together, in order, and the future of their answers."""
@@ -90,7 +103,7 @@ class Committer:
         self._in_flight = False
         self._handed_over_s = 0.0
         self._closing = False
-        self._idle: asyncio.Future[None] | None = None
+        self._closed = _Closed(self._loop, self._refuse_queued)
         self._pace = Pace() if mode == "auto" else None
         self._thread = WriterThread(self._loop, writer) if mode != "inline" else None
 
@@ -109,27 +122,42 @@ class Committer:
         return answers
 
     async def close(self) -> None:
-        """Answer all that was submitted, end the thread, close the writer. A second call, or one after, does nothing.
+        """Answer all that was submitted, end the thread, close the writer. Every call returns when that is done.
 
+        Cancelled, it commits no further group: who is queued is told so, and it is cancelled when all is closed.
         A lock that another process holds is waited for no longer than `busy_wait_closing_s`.
         """
-        if self._closing:
-            return
         self._closing = True
-        try:
-            while self._calls or self._in_flight:
-                self._idle = self._loop.create_future()
-                await self._idle
-        finally:
-            if self._thread is None:
-                self._writer.close()
-            else:
-                self._thread.stop()
+        self._end_if_idle()
+        await self._closed
 
     def others(self) -> int | None:
         """A number that changes when others have committed to the file; None if the writer is at work just now."""
         is_free = not self._in_flight and (self._thread is None or self._thread.is_free)
         return self._writer.others() if is_free else None
+
+    # --- closing ------------------------------------------------------------
+
+    def _refuse_queued(self) -> None:
+        while self._calls:
+            call = self._calls.popleft()
+            call.answers.give(_unavailable("the ledger was closed before this batch had its turn", call.batches))
+        self._queued = 0
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        """Let go of the file, once nobody is left to be answered; what goes wrong with that is raised in `close`."""
+        if not self._closing or self._calls or self._in_flight or self._closed.done():
+            return
+        try:
+            if self._thread is None:
+                self._writer.close()
+            else:
+                self._thread.stop()
+        except Exception as error:
+            self._closed.set_exception(error)
+        else:
+            self._closed.set_result(None)
 
     # --- groups -------------------------------------------------------------
 
@@ -141,6 +169,8 @@ class Committer:
 
     def _hand_over(self) -> None:
         self._scheduled = False
+        if not self._calls:  # they were refused meanwhile
+            return
         self._in_flight = True
         self._handed_over_s = self._loop.time()
         calls = self._next_group()
@@ -227,8 +257,7 @@ class Committer:
             call.answers.give(transaction.answers[begin:end])
             begin = end
         self._schedule()
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        self._end_if_idle()
 
 
 def _nothing() -> None:

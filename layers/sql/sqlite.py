@@ -76,8 +76,12 @@ class SqlLedger:
         self._closed = False
 
     async def close(self) -> None:
-        """Answer all that was handed over, and let go of the file. Every later call answers `Unavailable`."""
-        if self._closed or os.getpid() != self._process:  # the connections of a parent are not a child's to close
+        """Answer all that was handed over, and let go of the file. Every later call answers `Unavailable`.
+
+        A second call waits for the first. Cancelled, it commits no further group, answers `Unavailable` to whoever is
+        queued, and lets go of the file all the same before it is cancelled.
+        """
+        if os.getpid() != self._process:  # the connections of a parent are not a child's to close
             return
         self._closed = True
         self._end_watch()
