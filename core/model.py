@@ -63,6 +63,15 @@ def check_name(what: str, text: object) -> str:
     return text
 
 
+def check_whole(what: str, number: object, least: int) -> int:
+    """`number`, if it is a whole number and not below `least`. Otherwise a TypeError or a ValueError names `what`."""
+    if type(number) is not int:
+        raise TypeError(f"{what} is a whole number, not {number!r}")
+    if number < least:
+        raise ValueError(f"{what} is at least {least}, not {number}")
+    return number
+
+
 # --- where and when ---------------------------------------------------------
 
 
@@ -95,8 +104,22 @@ class Revision:
     version: int
 
     def __post_init__(self) -> None:
-        if not self.instance_id:
-            raise ValueError("a revision needs the instance id of the store; read a fresh snapshot")
+        _check_revision(self.instance_id, self.version)
+
+
+def _check_revision(instance_id: object, version: object) -> None:
+    """TypeError or ValueError for what names no state anywhere; a number that no store has reached yet is let in."""
+    if not isinstance(instance_id, str):
+        raise TypeError(f"the instance id of a revision is text, not {instance_id!r}")
+    if not instance_id:
+        raise ValueError("a revision needs the instance id of the store; read a fresh snapshot")
+    if not instance_id.isascii():
+        try:
+            _ = instance_id.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"the instance id {instance_id!r} is not valid Unicode: {error.reason}") from None
+    if type(version) is not int:
+        raise TypeError(f"the version of a revision is a whole number, not {version!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias, final
 from msgspec import Struct
 
 from .batch import CutLog, Form
-from .model import Revision, StoreKey
+from .model import Revision, StoreKey, check_whole
 from .run import RunRow
 
 __all__ = [
@@ -71,7 +71,7 @@ class StoredChange(Struct, frozen=True, gc=False):
 
 @final
 class Retention(Struct, frozen=True, kw_only=True):
-    """How much is kept; None keeps all. A ValueError says which limit makes no sense.
+    """How much is kept; None keeps all. TypeError or ValueError: a limit that makes no sense.
 
     `keep_revisions` of each store, the newest, those of its deleted instances included; and those that were in force
     within the last `keep_age_ms` milliseconds. Where both are set, a revision stays if either keeps it. Runs that ended
@@ -83,12 +83,13 @@ class Retention(Struct, frozen=True, kw_only=True):
     keep_ended_runs_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if self.keep_revisions is not None and self.keep_revisions < 1:
-            raise ValueError(f"keep_revisions is at least 1, not {self.keep_revisions}: the newest revision stays")
-        for name in ("keep_age_ms", "keep_ended_runs_ms"):
-            limit: int | None = getattr(self, name)
-            if limit is not None and limit < 0:
-                raise ValueError(f"{name} is at least 0, not {limit}")
+        for name, limit, least in (
+            ("keep_revisions", self.keep_revisions, 1),
+            ("keep_age_ms", self.keep_age_ms, 0),
+            ("keep_ended_runs_ms", self.keep_ended_runs_ms, 0),
+        ):
+            if limit is not None:
+                _ = check_whole(name, limit, least)
 
     @property
     def limits_revisions(self) -> bool:

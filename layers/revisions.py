@@ -8,13 +8,13 @@ from typing import Final, TypeVar, final
 from ..core.batch import Batch, DeleteStore, EraseStore, StoreAbsent, StoreAt
 from ..core.damage import damaged_history
 from ..core.difference import Difference, changed_by, differences
-from ..core.model import Conflict, Revision, StepId, StoreKey, StoreNotFound, TooLarge, Unavailable
+from ..core.model import Conflict, Revision, StepId, StoreKey, StoreNotFound, TooLarge, Unavailable, check_whole
 from ..core.outcome import Failure, Outcome, Success
 from ..core.retention import Retention, StoredChange
 from ..services.clock import Clock
 from ..services.ledger import Ledger, Prunable
 from ..services.revisions import Changed, Collected, Purged, Revisions
-from ..services.store import StoreDefinition, admit_definition
+from ..services.store import StoreDefinition, admit_definition, admit_past_revision
 from .collection import Collection, Stopped, document_at, pins_of, value_of
 from .layer import Layer, provides
 
@@ -42,8 +42,9 @@ class LedgerRevisions:
         self, definition: StoreDefinition[_T] | str, id: str, *, limit: int = 100, before: Revision | None = None
     ) -> Outcome[tuple[Changed, ...], StoreNotFound | Unavailable]:
         key = _key(definition, id)
-        if limit < 1:
-            raise ValueError(f"limit is at least 1, not {limit}")
+        _ = check_whole("limit", limit, 1)
+        if before is not None:
+            _ = admit_past_revision("before", before)
         read = await self._ledger.revisions(key, limit=limit, before=before)
         if isinstance(read, Failure):
             return read
@@ -65,7 +66,7 @@ class LedgerRevisions:
     ) -> Outcome[tuple[Difference, ...], StoreNotFound | Unavailable]:
         key = _key(definition, id)
         documents: list[bytes] = []
-        for revision in (one, other):
+        for revision in (admit_past_revision("one", one), admit_past_revision("other", other)):
             read = await document_at(self._ledger, key, revision)
             if isinstance(read, Failure):
                 return read
@@ -79,9 +80,10 @@ class LedgerRevisions:
 
     async def collect(self, policy: Retention, *, dry_run: bool = False) -> Outcome[Collected, Unavailable]:
         ledger = self._ledger
+        admitted = _admit_policy(policy)
         if not isinstance(ledger, Prunable):
             return Failure(UNPRUNABLE)
-        collection = Collection(self._ledger, ledger, policy, self._clock.now_ms(), dry_run)
+        collection = Collection(self._ledger, ledger, admitted, self._clock.now_ms(), dry_run)
         try:
             await collection.collect()
         except Stopped as stopped:
@@ -118,6 +120,12 @@ class LedgerRevisions:
 
 def _key(definition: StoreDefinition[_T] | str, id: str) -> StoreKey:
     return StoreKey(definition, id) if isinstance(definition, str) else admit_definition(definition).key(id)
+
+
+def _admit_policy(given: object) -> Retention:
+    if not isinstance(given, Retention):
+        raise TypeError(f"a policy is a Retention, not {given!r}")
+    return given
 
 
 def _changed(row: StoredChange) -> Changed:

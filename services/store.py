@@ -58,6 +58,7 @@ __all__ = [
     "Waitable",
     "admit_definition",
     "admit_function",
+    "admit_past_revision",
     "admit_revision",
     "admit_step",
     "admit_version_read",
@@ -115,6 +116,14 @@ def admit_version_read(version: int | Revision) -> int | Revision:
     if given < 0:
         raise ValueError(f"version={given}: the first version of a store is 0, and no number counts from the end")
     return given
+
+
+def admit_past_revision(what: str, given: object) -> Revision:
+    """The revision that a caller wants to look back at; a TypeError for anything else."""
+    if isinstance(given, Revision):
+        return given
+    hint = ": give its .revision" if is_a(given, Snapshot, Updated) else ": write Revision(instance_id, version)"
+    raise TypeError(f"{what} is a Revision, not {given!r}{hint}")
 
 
 def admit_step(step: StepId | None) -> StepId | None:

@@ -11,7 +11,7 @@ from ...core.retention import ChangeKind, StoredChange
 from . import statements as sql
 from .connection import Connection
 from .reading import snapshot, way_down
-from .rows import optional_integer, optional_text, to_blob, to_integer, to_text
+from .rows import bounded, optional_integer, optional_text, to_blob, to_integer, to_text
 from .schema import CREATED, DELETED, PATCHED
 
 __all__ = ["revisions"]
@@ -71,7 +71,7 @@ def _older(connection: Connection, sid: int, before: Revision, current: bool, la
     if begin is None:
         return None
     below: int | None = None
-    for seq, prev_seq, version, kind in connection.rows(OLDER, begin, before.version, begin):
+    for seq, prev_seq, version, kind in connection.rows(OLDER, begin, bounded(before.version), begin):
         if (kind == DELETED and seq != begin) or (kind != DELETED and to_integer(version) < before.version):
             return to_integer(seq)
         below = optional_integer(prev_seq)
@@ -84,7 +84,7 @@ def _page(
     found: list[StoredChange] = []
     size = 0
     for seq, below, version, kind, named, at_ms, length, based, form, fingerprint in connection.rows(
-        CHANGES, begin, limit
+        CHANGES, begin, bounded(limit)
     ):
         instance = optional_text(named) or instance
         size += optional_integer(length) or 0

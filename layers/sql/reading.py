@@ -16,6 +16,7 @@ from . import statements as sql
 from .connection import Connection
 from .held import KEPT
 from .rows import (
+    bounded,
     optional_integer,
     read_form,
     read_receipt,
@@ -119,12 +120,12 @@ def way_down(connection: Connection, sid: int, at: Revision, current: bool, last
     if ends is None:
         return None
     end, begin = to_integer(ends[0]), to_integer(ends[1])
-    nearest = connection.row(sql.NEAREST_BASE, sid, at.version, begin, end)
+    nearest = connection.row(sql.NEAREST_BASE, sid, bounded(at.version), begin, end)
     return end if nearest is None else to_integer(nearest[0])
 
 
 def _from_chain(connection: Connection, begin: int, at: Revision) -> Document | None:
-    rows = [row for row in connection.rows(sql.DOCUMENT_CHAIN, begin, at.version) if row[2] != DELETED]
+    rows = [row for row in connection.rows(sql.DOCUMENT_CHAIN, begin, bounded(at.version)) if row[2] != DELETED]
     chain = [row for row in rows if to_integer(row[1]) <= at.version]
     if not chain or chain[0][1] != at.version:
         return None
@@ -179,7 +180,7 @@ def runs(
 ) -> tuple[RunRow, ...]:
     wanted = [value for value in (state, workflow, after) if value is not None]
     text = sql.select_runs(state is not None, workflow is not None, after is not None, newest_first)
-    return tuple(map(read_run, connection.rows(text, *wanted, limit)))
+    return tuple(map(read_run, connection.rows(text, *wanted, bounded(limit))))
 
 
 def steps(connection: Connection, run_id: str) -> tuple[StepRow, ...]:
@@ -190,7 +191,7 @@ def due(connection: Connection, workflows: Sequence[str], now_ms: int, dead: Seq
     if not workflows:
         return DueRuns((), None)
     with snapshot(connection):
-        rows = connection.rows(sql.due_runs(len(workflows), len(dead)), now_ms, *dead, *workflows, limit)
+        rows = connection.rows(sql.due_runs(len(workflows), len(dead)), now_ms, *dead, *workflows, bounded(limit))
         later = connection.row(sql.next_free(len(workflows), len(dead)), now_ms, *dead, *workflows)
     return DueRuns(tuple(map(read_run, rows)), None if later is None else to_integer(later[0]))
 

@@ -16,6 +16,7 @@ from ...core.waiter import Waiter, WaiterRow
 __all__ = [
     "Row",
     "Value",
+    "bounded",
     "optional_blob",
     "optional_integer",
     "optional_text",
@@ -38,6 +39,15 @@ Row: TypeAlias = tuple[Value, ...]
 
 RUN_STATES: Final[Mapping[str, RunState]] = {state: state for state in get_args(RunState)}
 STEP_STATUSES: Final[Mapping[str, StepStatus]] = {status: status for status in get_args(StepStatus)}
+
+
+MOST: Final = 2**63 - 1
+"""The largest number that SQLite holds; no version, and no count of rows, comes near it."""
+
+
+def bounded(number: int) -> int:
+    """The number, or the nearest one that SQLite can compare with what it holds."""
+    return max(-MOST, min(number, MOST))
 
 
 def to_integer(value: Value) -> int:

@@ -275,6 +275,8 @@ class SqlLedger:
                 if pause is None:
                     failed = Damaged if is_damage(error) else Unavailable
                     return Failure(failed(f"the database could not be read: {reason_of(error)}", "no"))
+            except UnicodeEncodeError as error:  # what rows hold is decoded: this is what the caller asked with
+                raise ValueError(f"{error.object!r} is not valid Unicode: {error.reason}") from None
             except (LookupError, TypeError, ValueError) as error:  # the rows made no sense to their reader
                 return Failure(_damaged(key, at, error))
             await asyncio.sleep(pause)

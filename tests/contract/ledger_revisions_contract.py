@@ -135,6 +135,21 @@ class LedgerRevisionsContract:
         assert (await ledger.revisions(ORDER, before=at(99, "again"))).unwrap() == whole
         assert (await ledger.revisions(ORDER, before=at(99))).unwrap() == whole[3:]
 
+    @pytest.mark.parametrize("number", [2**63 - 1, 2**63, 10**30])
+    async def test_a_number_beyond_every_version_is_one_that_nothing_has(self, ledger: Ledger, number: int) -> None:
+        await grow(ledger, 2)
+        committed(await ledger.commit(delete(2)))
+        committed(await ledger.commit(create(revision=at(0, "again"))))
+        whole = (await ledger.revisions(ORDER, limit=number)).unwrap()
+        assert len(whole) == 5
+        for instance, kept in (("again", whole), ("instance-1", whole[2:])):  # without the end of the older one
+            assert await ledger.document(ORDER, at(number, instance)) == Success(None)
+            assert await ledger.document(ORDER, at(-number, instance)) == Success(None)
+            assert (await ledger.revisions(ORDER, before=at(number, instance))).unwrap() == kept
+        assert await ledger.revisions(ORDER, before=at(-number)) == Success(())
+        assert (await ledger.runs(limit=number)).unwrap() == ()
+        assert (await ledger.due(["fulfil"], NOW_MS, limit=number)).unwrap().rows == ()
+
     # --- cuts ---------------------------------------------------------------
 
     async def test_what_is_cut_out_is_gone_and_the_rest_reads_as_before(self, ledger: Ledger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -15,6 +16,7 @@ from stepwell import (
     Purged,
     Retention,
     Revision,
+    Snapshot,
     StepId,
     StoreKey,
     StoreNotFound,
@@ -85,6 +87,42 @@ class RevisionsContract:
         )
         assert await diff(counts, "c-1", one(1), one(1)) == Success(())
         assert await diff(counts, "c-1", one(1), one(7)) == Failure(StoreNotFound(KEY, one(7)))
+
+    async def test_a_number_that_no_version_has_is_not_found(self, world: World) -> None:
+        await world.make(last=1)
+        diff, history = world.revisions.diff, world.revisions.history
+        whole = (await history(counts, "c-1")).unwrap()
+        for beyond in (one(2**63), one(10**30)):
+            assert await diff(counts, "c-1", one(0), beyond) == Failure(StoreNotFound(KEY, beyond))
+            assert await diff(counts, "c-1", beyond, one(0)) == Failure(StoreNotFound(KEY, beyond))
+            assert await history(counts, "c-1", before=beyond) == Success(whole)
+        assert await history(counts, "c-1", limit=2**63) == Success(whole)
+
+    @pytest.mark.parametrize("given", [1, "one", ("one", 1), Snapshot(0, one(0)), Success(one(0))], ids=repr)
+    async def test_what_is_no_revision_is_refused(self, world: World, given: Any) -> None:
+        await world.make(last=1)
+        diff, history = world.revisions.diff, world.revisions.history
+        for call in (
+            lambda: diff(counts, "c-1", given, one(1)),
+            lambda: diff(counts, "c-1", one(1), given),
+            lambda: history(counts, "c-1", before=given),
+        ):
+            with pytest.raises(TypeError, match=r"(one|other|before) is a Revision, not "):
+                await call()
+        hint = r"give its \.revision" if isinstance(given, Snapshot) else r"write Revision\(instance_id, version\)"
+        with pytest.raises(TypeError, match=hint):
+            await diff(counts, "c-1", one(1), given)
+
+    @pytest.mark.parametrize("limit", [1.5, True, "1", None], ids=repr)
+    async def test_a_limit_that_is_no_number_is_refused(self, world: World, limit: Any) -> None:
+        await world.make()
+        with pytest.raises(TypeError, match="limit is a whole number, not "):
+            await world.revisions.history(counts, "c-1", limit=limit)
+
+    @pytest.mark.parametrize("policy", [None, 3], ids=repr)
+    async def test_a_policy_is_a_retention(self, world: World, policy: Any) -> None:
+        with pytest.raises(TypeError, match="a policy is a Retention, not "):
+            await world.revisions.collect(policy)
 
     # --- retention ----------------------------------------------------------
 

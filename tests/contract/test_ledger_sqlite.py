@@ -365,3 +365,14 @@ async def test_open_sqlite_gives_a_ledger_that_commits(tmp_path: Path) -> None:
     await ledger.commit(create())
     assert [tip.updated_at_ms for tip in (await ledger.stores()).unwrap()] == [7]
     await ledger.close()
+
+
+# --- what nobody can have stored ----------------------------------------------
+
+
+async def test_an_id_that_is_no_text_is_bad_input_and_no_damage(tmp_path: Path) -> None:
+    async with opened(tmp_path / "app.db") as ledger:
+        for call in (ledger.run("r\ud800"), ledger.runs(after="r\ud800"), ledger.signals("r\ud800")):
+            with pytest.raises(ValueError, match=r"'r.ud800' is not valid Unicode: surrogates not allowed"):
+                await call
+        assert await ledger.run("r") == Success(None)

@@ -42,3 +42,30 @@ def test_a_value_is_made_with_its_type_argument_or_without_and_is_frozen(
         with pytest.raises(dataclasses.FrozenInstanceError, match=name):
             delattr(made, name)
     assert made == without
+
+
+# --- revisions ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("instance_id", "version", "error", "message"),
+    [
+        ("", 0, ValueError, "a revision needs the instance id"),
+        ("i\ud800", 0, ValueError, "the instance id 'i.ud800' is not valid Unicode"),
+        (5, 0, TypeError, "the instance id of a revision is text, not 5"),
+        (None, 0, TypeError, "the instance id of a revision is text, not None"),
+        ("i", "1", TypeError, "the version of a revision is a whole number, not '1'"),
+        ("i", 1.0, TypeError, "the version of a revision is a whole number, not 1.0"),
+        ("i", True, TypeError, "the version of a revision is a whole number, not True"),
+    ],
+    ids=repr,
+)
+def test_what_names_no_state_is_no_revision(
+    instance_id: Any, version: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Revision(instance_id, version)
+
+
+def test_a_revision_may_be_of_any_instance_and_number() -> None:
+    assert Revision("é", 2**70).version == 2**70

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -163,3 +164,14 @@ def test_a_cut_is_bounded(count: int, size: int, expected: list[int]) -> None:
 def test_a_run_goes_some_time_after_its_end(state: RunState, ago: int, keep: int | None, stays: bool) -> None:
     row = RunRow(id="r", workflow="w", state=state, created_at_ms=0, updated_at_ms=1000)
     assert outlives(row, Retention(keep_ended_runs_ms=keep), 1000 + ago) == stays
+
+
+LIMITS = ("keep_revisions", "keep_age_ms", "keep_ended_runs_ms")
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("given", [1.5, True, "3", Revision("i", 0)], ids=repr)
+def test_a_limit_is_a_whole_number(limit: str, given: object) -> None:
+    limits: dict[str, Any] = {limit: given}
+    with pytest.raises(TypeError, match=f"{limit} is a whole number, not "):
+        Retention(**limits)
