@@ -1,0 +1,98 @@
+"""What a command looked up, and which of it was an undeclared read.
+
+Rules, for a path in the workspace: what is there is a read of what was seeded or produced. What is not there but is on
+the host is an undeclared read, if its content, names or target were asked for; a look at whether it exists is a probe,
+as is everything that the host does not have either. Outside the workspace, the same holds for what lies beneath none of
+the places that the sandbox shows; those places are covered by the identity of the environment, and are no reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, final
+
+__all__ = ["Lookup", "LookupKind", "Sightings", "classify", "is_beneath"]
+
+LookupKind: TypeAlias = Literal["read", "create", "list", "readlink", "exec", "stat"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A look-up by a command: what it was for, of which path, whether that was there then, and how often.
+
+    The path is relative in the workspace ("" is its root) and absolute elsewhere. `create` opens what need not be
+    there. Equal look-ups are one, with a count, where the first of them was.
+    """
+
+    kind: LookupKind
+    path: str
+    present: bool
+    count: int = 1
+
+    @property
+    def in_workspace(self) -> bool:
+        return not self.path.startswith("/")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sightings:
+    """What the look-ups come to.
+
+    `seen`: what was there in the workspace, in order. `undeclared`: paths that would have been read, sorted by bytes.
+    `probes`: paths that were asked for and are not there, sorted by bytes.
+    """
+
+    seen: tuple[Lookup, ...]
+    undeclared: tuple[str, ...]
+    probes: tuple[str, ...]
+
+
+def classify(
+    lookups: Iterable[Lookup],
+    *,
+    declared: Callable[[str], bool],
+    seeded: Callable[[str], bool],
+    host_has: Callable[[str], bool],
+    shown: Sequence[str],
+    strict_probes: bool = False,
+) -> Sightings:
+    """Which look-ups saw something, would have on the host, or would not.
+
+    `declared` says whether a path in the workspace is a declared read, `seeded` whether it stood there at first,
+    `host_has` whether the host has it, relative or absolute. `shown` are the absolute places that the sandbox shows.
+    With `strict_probes` a probe in the workspace is an undeclared read too.
+    """
+    seen: list[Lookup] = []
+    own: set[str] = set()
+    undeclared: set[str] = set()
+    probes: set[str] = set()
+    for lookup in lookups:
+        path = lookup.path
+        if lookup.in_workspace:
+            if lookup.present:
+                seen.append(lookup)
+            if lookup.present or lookup.kind == "create":
+                own.add(path)  # from here on it is the body's own, also when it is removed
+            elif path not in own and not seeded(path) and not declared(path):
+                is_read = strict_probes or (lookup.kind != "stat" and host_has(path))
+                (undeclared if is_read else probes).add(path)
+        elif not _is_shown(path, shown):
+            (undeclared if lookup.kind != "stat" and host_has(path) else probes).add(path)
+    return Sightings(tuple(seen), _in_order(undeclared), _in_order(probes - undeclared))
+
+
+def is_beneath(path: str, place: str) -> bool:
+    """Whether an absolute path is a place or lies beneath it."""
+    return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+def _is_shown(path: str, shown: Sequence[str]) -> bool:
+    # A directory above a shown place has to be there too, with nothing in it but the way.
+    return any(is_beneath(path, place) or is_beneath(place, path) for place in shown)
+
+
+def _in_order(paths: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(paths, key=lambda path: path.encode(errors="surrogateescape")))
