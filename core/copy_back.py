@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, final
 
 from .node import DirNode, FileNode, LinkNode, Node
 from .tree import NodeChange, path_order
+from .workspace_path import ancestors
 
 __all__ = [
     "CopyBackDecision",
@@ -23,7 +24,6 @@ __all__ = [
     "OpKind",
     "PreimageKept",
     "Recovered",
-    "ancestors",
     "is_beneath",
     "parent_of",
     "plan",
@@ -109,12 +109,6 @@ CopyBackEvent: TypeAlias = LateWritePreserved | HardLinkReplaced | PreimageKept 
 def parent_of(path: str) -> str:
     """The directory that holds the path; "" is the top."""
     return path.rpartition("/")[0]
-
-
-def ancestors(path: str) -> Iterator[str]:
-    """The directories above a path, the nearest first, without the top."""
-    while path := parent_of(path):
-        yield path
 
 
 def is_beneath(path: str, directory: str) -> bool:
