@@ -116,6 +116,11 @@ class Declaration:
         object.__setattr__(self, "_removed", frozenset(self.removals))
         object.__setattr__(self, "_writes", _Writes(frozenset(self.outputs), self.write_globs, frozenset(self.trees)))
 
+    @property
+    def hard(self) -> bool:
+        """Whether a step that departs from its declaration fails."""
+        return self.mode == "hard"
+
     def reads(self, path: str) -> bool:
         """Whether the step may read what is at a path. A removal alone is no read."""
         return path in self._read_paths or any(glob.matches(path) for glob in self.read_globs)
@@ -210,27 +215,25 @@ class _Targets:
     """What a step changes: places, each with all below it, and globs."""
 
     places: frozenset[str]
+    above: frozenset[str]
+    """The directories that the places lie in."""
     globs: tuple[Glob, ...]
 
     @classmethod
     def of(cls, boundary: Boundary) -> _Targets:
         writes = _Writes.of(boundary.writes)
-        return cls(writes.files | writes.trees | frozenset(boundary.removes), writes.globs)
+        places = writes.files | writes.trees | frozenset(boundary.removes)
+        return cls(places, frozenset(above for place in places for above in ancestors(place)), writes.globs)
 
     def meet(self, other: _Targets) -> bool:
         return (
-            self._lie_in(other.places)
-            or other._lie_in(self.places)
-            or self._reach(other.places)
-            or other._reach(self.places)
+            not self.places.isdisjoint(other.places)
+            or not self.places.isdisjoint(other.above)
+            or not self.above.isdisjoint(other.places)
+            or any(glob.may_touch(place) for glob in self.globs for place in other.places)
+            or any(glob.may_touch(place) for glob in other.globs for place in self.places)
             or any(one.may_meet(two) for one in self.globs for two in other.globs)
         )
-
-    def _lie_in(self, places: frozenset[str]) -> bool:
-        return any(above in places for place in self.places for above in (place, *ancestors(place)))
-
-    def _reach(self, places: frozenset[str]) -> bool:
-        return any(glob.matches(place) or glob.may_hold(place) for glob in self.globs for place in places)
 
 
 # --- what makes a boundary ----------------------------------------------------

@@ -39,8 +39,11 @@ class Glob:
 
     pattern: str
     _parts: tuple[_Part, ...] = field(init=False, repr=False, compare=False)
+    _head: str = field(init=False, repr=False, compare=False)
+    """What every path that matches begins with; a pattern that has no more to say is found without a search."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_head", f"{self.base}/" if self.base else "")
         texts = self.pattern.split("/")
         if texts[-1] == "**":
             texts.append("*")  # all below, whatever its depth, but not the directory itself
@@ -56,6 +59,10 @@ class Glob:
 
     def matches(self, path: str) -> bool:
         """Whether the pattern stands for the path."""
+        if not path.startswith(self._head):
+            return False
+        if self._head and self.pattern == f"{self._head}**":
+            return len(path) > len(self._head)
         return len(self._parts) in self._reached(path.split("/"))
 
     def may_hold(self, directory: str) -> bool:
@@ -63,8 +70,16 @@ class Glob:
         reached = self._reached(directory.split("/") if directory else ())
         return any(at < len(self._parts) for at in reached)
 
+    def may_touch(self, place: str) -> bool:
+        """Whether the pattern stands for a path or for anything below it."""
+        if not place.startswith(self._head) and not self._head.startswith(f"{place}/"):
+            return False
+        return self.matches(place) or self.may_hold(place)
+
     def may_meet(self, other: Glob) -> bool:
         """Whether there can be a path that both match. It may be one that no wildcard stands for, as `.git`."""
+        if not self._head.startswith(other._head) and not other._head.startswith(self._head):
+            return False
         ours, theirs = self._parts, other._parts
         waiting = [(0, 0)]
         seen = set(waiting)

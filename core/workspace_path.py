@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, final
 
+from .step_sandbox import LimitExceeded, WorkspaceError
 from .workspace_limits import LIMITS, WorkspaceLimits
 
 __all__ = [
@@ -62,6 +63,12 @@ class PathProblem:
     message: str
     actual: int = 0
     limit: int = 0
+
+    def as_failure(self) -> WorkspaceError | LimitExceeded:
+        """The failure that a call answers with."""
+        if self.actual > self.limit:
+            return LimitExceeded(self.code, self.actual, self.limit)
+        return WorkspaceError(self.code, self.message)
 
 
 # --- paths ------------------------------------------------------------------
