@@ -298,13 +298,16 @@ class CutLog(Struct, frozen=True, gc=False):
 
 
 class EraseStore(Struct, frozen=True, gc=False):
-    """The end of all that is kept of a store that does not exist: its history, and the values of these receipts.
+    """The end of what is kept of a store: its history up to the change `upto`, and the values of these receipts.
 
-    The receipts themselves stay, with an empty value.
+    Without `upto` it is the whole history, of a store that does not exist. What was changed later stays, and so does
+    the history if the newest change that would go is not the end of an instance. The receipts themselves stay, with an
+    empty value; of one that names an instance of which changes are left, the value stays too.
     """
 
     key: StoreKey
     receipts: tuple[StepId, ...] = ()
+    upto: int | None = None
 
 
 class TrimRun(Struct, frozen=True, gc=False):

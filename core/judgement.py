@@ -164,7 +164,7 @@ def check_writes(batch: Batch, tips: Tips) -> None:
                 _check_run(row.run_id, new_runs, tips)
             case ChangeRun(run_id) | ReadSignal(run_id):
                 _check_run(run_id, new_runs, tips)
-            case EraseStore(key):
+            case EraseStore(key, upto=None):
                 if (after[key] if key in after else tips.tip(key)) is not None:
                     raise ValueError(f"{key} exists: what is kept of it is erased once it is deleted")
             case TrimRun(run_id) | ForgetRun(run_id):
@@ -172,7 +172,7 @@ def check_writes(batch: Batch, tips: Tips) -> None:
                     raise ValueError(f"the run {run_id!r} has not ended: it needs its rows")
             case WriteBase() | RenewLeases() | RegisterWaiter() | RemoveWaiter() | PassTurn():
                 pass
-            case CutLog() | SweepSignals():
+            case CutLog() | EraseStore() | SweepSignals():
                 pass
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, TypeVar, final
 
-from ..core.batch import Batch, DeleteStore, EraseStore, StoreAbsent, StoreAt
+from ..core.batch import Batch, DeleteStore, EraseStore, StoreAt
 from ..core.damage import damaged_history
 from ..core.difference import Difference, changed_by, differences
 from ..core.model import Conflict, Revision, StepId, StoreKey, StoreNotFound, TooLarge, Unavailable, check_whole
@@ -100,22 +101,55 @@ class LedgerRevisions:
             return Failure(UNPRUNABLE)
         deleted, erased, found = False, 0, False
         try:
+            newest = next(iter(value_of(await self._ledger.revisions(key, limit=1, patches=False))), None)
             for _ in range(ATTEMPTS):
-                tip = value_of(await self._ledger.tip(key))  # first: a receipt that comes later moves it
-                receipts = tuple([pin.step async for pin in pins_of(ledger) if pin.key == key and pin.value_bytes])
-                if tip is None and not receipts and not value_of(await self._ledger.revisions(key, limit=1)):
+                left = await self._left(ledger, key, newest)
+                if left == NOTHING:
                     if not found:
                         return Failure(StoreNotFound(key))
                     settled = await ledger.settle()
                     return Success(Purged(deleted, erased, isinstance(settled, Success)))
-                verdict = await self._ledger.commit(_erasure(key, tip, receipts))
+                verdict = await self._ledger.commit(_erasure(key, left))
                 if isinstance(verdict, Success):
-                    deleted, erased, found = deleted or tip is not None, erased + len(receipts), True
+                    deleted, erased, found = deleted or left.tip is not None, erased + len(left.receipts), True
                 elif not isinstance(failure := verdict.failure(), Conflict | StoreNotFound):
                     return Failure(failure) if isinstance(failure, TooLarge | Unavailable) else _unmeant(failure)
         except Stopped as stopped:
             return Failure(stopped.failure)
         return Failure(Unavailable(f"others kept changing {key}, {ATTEMPTS} times", "unknown" if found else "no"))
+
+    async def _left(self, ledger: Prunable, key: StoreKey, newest: StoredChange | None) -> _Left:
+        """What there still is of the history in which `newest` was the newest change, and of that one's instance."""
+        tip = value_of(await self._ledger.tip(key))  # first: a receipt that comes later moves it
+        pins = [pin async for pin in pins_of(ledger) if pin.key == key and pin.value_bytes]
+        upto, later = await self._last_of(key, newest)  # last: what was applied to a later instance is known as that
+        receipts = tuple(pin.step for pin in pins if pin.revision.instance_id not in later)
+        is_there = tip is not None and newest is not None and tip.instance_id == newest.revision.instance_id
+        return _Left(tip if is_there else None, upto, receipts)
+
+    async def _last_of(self, key: StoreKey, newest: StoredChange | None) -> tuple[int, set[str]]:
+        """The number of the last change of that history that is left, 0 for none, and the instances made later."""
+        later: set[str] = set()
+        before: StoredChange | None = None
+        while page := value_of(await self._ledger.revisions(key, before=before, patches=False)):
+            for change in page:
+                if newest is not None and _is_of(change, newest):
+                    return change.seq, later
+                later.add(change.revision.instance_id)
+            before = page[-1]
+        return 0, later
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What is left to be erased: the tip if it exists, the last change's number, and receipts that hold a value."""
+
+    tip: Revision | None = None
+    upto: int = 0
+    receipts: tuple[StepId, ...] = ()
+
+
+NOTHING: Final = _Left()
 
 
 def _key(definition: StoreDefinition[_T] | str, id: str) -> StoreKey:
@@ -133,10 +167,14 @@ def _changed(row: StoredChange) -> Changed:
     return Changed(row.revision, row.kind, row.at_ms, paths, row.patch_bytes, row.base_bytes > 0)
 
 
-def _erasure(key: StoreKey, tip: Revision | None, receipts: tuple[StepId, ...]) -> Batch:
-    if tip is None:
-        return Batch((StoreAbsent(key, Revision("erased", 0)),), (EraseStore(key, receipts),))
-    return Batch((StoreAt(key, tip),), (DeleteStore(key, tip), EraseStore(key, receipts)))
+def _is_of(change: StoredChange, newest: StoredChange) -> bool:
+    return change.seq <= newest.seq or change.revision.instance_id == newest.revision.instance_id
+
+
+def _erasure(key: StoreKey, left: _Left) -> Batch:
+    if left.tip is None:
+        return Batch((), (EraseStore(key, left.receipts, left.upto),))
+    return Batch((StoreAt(key, left.tip),), (DeleteStore(key, left.tip), EraseStore(key, left.receipts)))
 
 
 def _unmeant(failure: object) -> Failure[Unavailable]:

@@ -94,6 +94,7 @@ class Revisions(Protocol):
     ) -> Outcome[Purged, StoreNotFound | TooLarge | Unavailable]:
         """Erase the store: delete it if it exists, and remove its whole history and the values of its receipts.
 
+        It is the store as this call finds it: one that is made again under the id meanwhile stays, with all its own.
         Whoever waits on it is woken. Receipts and steps stay, and say that the state is erased; what runs have recorded
         as results of their own stays with them. `StoreNotFound`: there was nothing to erase.
         """

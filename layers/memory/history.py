@@ -174,8 +174,20 @@ class History:
         for seq in cut.seqs:
             self._log.pop(seq, None)
 
-    def erase(self, key: StoreKey) -> None:
-        for seq in [seq for seq, _ in self._chain(key)]:
+    def erase(self, key: StoreKey, upto: int | None) -> None:
+        """As `EraseStore` says; nothing if the newest change that would go is not the end of an instance."""
+        chain = list(self._chain(key))
+        going = [(seq, change) for seq, change in chain if upto is None or seq <= upto]
+        if not going or not isinstance(going[0][1].write, DeleteStore):
+            return
+        staying = chain[: len(chain) - len(going)]
+        if staying:
+            staying[-1][1].below = None
+        else:
+            self._stores[key].last_seq = None
+        for seq, _ in going:
             del self._log[seq]
-        if (held := self._stores.get(key)) is not None:
-            held.last_seq = None
+
+    def has(self, key: StoreKey, instance_id: str) -> bool:
+        """Whether changes of the instance are kept."""
+        return any(change.write.revision.instance_id == instance_id for _, change in self._chain(key))

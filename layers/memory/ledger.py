@@ -89,6 +89,14 @@ class _Tables:
     def generation(self, key: StoreKey, step: StepId) -> int | None:
         return self.waiting.generation(key, step)
 
+    def erase(self, write: EraseStore) -> None:
+        """As `EraseStore` says."""
+        self.history.erase(write.key, write.upto)
+        for step in write.receipts:
+            applied = self.receipt(write.key, step)
+            if applied is not None and not self.history.has(write.key, applied.revision.instance_id):
+                self.receipts[write.key, step] = structs.replace(applied, value=b"")
+
     def trim(self, run_id: str, most: int | None) -> None:
         """Remove so many receipts, steps and unread signals of a run, or all."""
         for owned in [owned for owned in self.receipts if owned[1].run_id == run_id][:most]:
@@ -363,11 +371,8 @@ class MemoryLedger:
                 tables.waiting.read(run_id, no)
             case CutLog():
                 tables.history.cut(write)
-            case EraseStore(key, receipts):
-                tables.history.erase(key)
-                for step in receipts:
-                    if (applied := tables.receipt(key, step)) is not None:
-                        tables.receipts[key, step] = structs.replace(applied, value=b"")
+            case EraseStore():
+                tables.erase(write)
             case TrimRun(run_id, rows):
                 tables.trim(run_id, rows)
             case ForgetRun(run_id):

@@ -80,11 +80,12 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A store whose history ends, with its number, and that of its last change."""
+    """A store whose history ends, with its number, that of its last change, and that of the last one to go at most."""
 
     write: EraseStore
     sid: int
     last_seq: int
+    upto: int
 
 
 Removal: TypeAlias = CutLog | Erasure
@@ -255,11 +256,16 @@ class _Writer:
 
     def _remove(self, write: CutLog | EraseStore) -> None:
         store = self._held.stores.get(write.key)
-        if store is None or store.last_seq is None:
+        if store is None:
             return
         if isinstance(write, EraseStore):
-            self._rows.removals.append(Erasure(write, store.sid, store.last_seq))
-            self._touch(write.key).last_seq = None
+            last_seq = store.last_seq or 0
+            upto = last_seq if write.upto is None else write.upto
+            self._rows.removals.append(Erasure(write, store.sid, last_seq, upto))
+            if store.tip is None and upto >= last_seq:
+                self._touch(write.key).last_seq = None
+            return
+        if store.last_seq is None:
             return
         if write.above is None:
             if store.tip is not None or write.below is not None or write.seqs != (store.last_seq,):

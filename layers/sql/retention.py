@@ -13,6 +13,7 @@ from ...services.ledger import PinPage, RunWeight, SignalPage, StoredPin
 from .connection import Connection
 from .group import Erasure, Rows
 from .rows import Row, optional_integer, to_integer, to_text
+from .schema import DELETED
 
 __all__ = [
     "KEEP_NUMBERS",
@@ -39,6 +40,17 @@ returning seq"""
 DELETE_LOG: Final = "delete from log where seq = ?"
 DELETE_BASE: Final = "delete from base where seq = ?"
 
+# Down the chain from one row to the first that is not newer than another: that one, and the one above it, if any.
+BORDER: Final = """
+with recursive chain (seq, prev_seq, kind) as (
+    select seq, prev_seq, kind from log where seq = ?
+    union all
+    select l.seq, l.prev_seq, l.kind from chain c join log l on l.seq = c.prev_seq where c.seq > ?
+)
+select seq, kind from chain order by seq limit 2"""
+
+BEGIN_AT: Final = "update log set prev_seq = null where seq = ?"
+
 ERASE_LOG: Final = """
 with recursive chain (seq, prev_seq) as (
     select seq, prev_seq from log where seq = ?
@@ -48,7 +60,10 @@ with recursive chain (seq, prev_seq) as (
 delete from log where seq in (select seq from chain)"""
 
 ERASE_BASES: Final = "delete from base where sid = ? and seq <= ?"
-ERASE_RECEIPT: Final = "update receipt set value = x'' where run_id = ? and key = ? and sid = ?"
+
+ERASE_RECEIPT: Final = """
+update receipt set value = x'' where run_id = ? and key = ? and sid = ?
+    and not exists (select 1 from log where log.sid = receipt.sid and log.instance = receipt.instance)"""
 
 
 def write_removals(connection: Connection, rows: Rows) -> None:
@@ -56,10 +71,8 @@ def write_removals(connection: Connection, rows: Rows) -> None:
         match removal:
             case CutLog():
                 _cut(connection, removal)
-            case Erasure(write, sid, last_seq):
-                connection.run(ERASE_LOG, last_seq)
-                connection.run(ERASE_BASES, sid, last_seq)
-                connection.run_many(ERASE_RECEIPT, [(step.run_id, step.key, sid) for step in write.receipts])
+            case Erasure():
+                _erase(connection, removal)
 
 
 def _cut(connection: Connection, cut: CutLog) -> None:
@@ -70,6 +83,17 @@ def _cut(connection: Connection, cut: CutLog) -> None:
     numbers: list[Row] = [(seq,) for seq in cut.seqs]
     connection.run_many(DELETE_LOG, numbers)
     connection.run_many(DELETE_BASE, numbers)
+
+
+def _erase(connection: Connection, erasure: Erasure) -> None:
+    sid, upto = erasure.sid, erasure.upto
+    border = connection.rows(BORDER, erasure.last_seq, upto)
+    if border and to_integer(border[0][0]) <= upto and border[0][1] == DELETED:
+        for seq, _ in border[1:]:
+            connection.run(BEGIN_AT, seq)
+        connection.run(ERASE_LOG, border[0][0])
+        connection.run(ERASE_BASES, sid, upto)
+    connection.run_many(ERASE_RECEIPT, [(step.run_id, step.key, sid) for step in erasure.write.receipts])
 
 
 # --- runs -------------------------------------------------------------------

@@ -25,6 +25,7 @@ from stepwell.core.batch import (
     SweepSignals,
     TrimRun,
     WriteBase,
+    WriteReceipt,
     WriteStep,
 )
 from stepwell.core.model import Revision
@@ -250,6 +251,47 @@ class LedgerRevisionsContract:
         await grow(ledger, 0)
         with pytest.raises(ValueError, match="is erased once it is deleted"):
             await ledger.commit(Batch((), (EraseStore(ORDER),)))
+
+    async def test_what_is_beneath_an_instance_is_erased_and_it_stays(self, ledger: Ledger) -> None:
+        await grow(ledger, 1)
+        committed(await ledger.commit(patch(2) + applied(at(2))))
+        committed(await ledger.commit(delete(2)))
+        committed(await ledger.commit(create(revision=at(0, "again"))))
+        later = replace(STEP, run_id="run-2")
+        receipt = Receipt(ORDER, later, "update", at(0, "again"), b'"v"')
+        committed(await ledger.commit(Batch((), (WriteReceipt(receipt),))))
+        committed(await ledger.commit(Batch((), (EraseStore(ORDER, (STEP, later), upto=4),))))
+        assert await kept(ledger) == [("again", 0, "created")]
+        assert await readable(ledger, "instance-1", range(4)) == {}
+        assert await readable(ledger, "again", range(2)) == {0: 0}
+        assert await ledger.receipt(ORDER, STEP) == Success(Receipt(ORDER, STEP, "update", at(2), b""))
+        assert await ledger.receipt(ORDER, later) == Success(receipt)
+        assert await ledger.tip(ORDER) == Success(at(0, "again"))
+
+    @pytest.mark.parametrize("upto", [0, 2, 5, 6, 99], ids=["nothing", "midst", "begin", "tip", "later"])
+    async def test_an_instance_goes_whole_and_once_it_has_ended(self, ledger: Ledger, upto: int) -> None:
+        await grow(ledger, 2)
+        committed(await ledger.commit(delete(2)))
+        committed(await ledger.commit(create(revision=at(0, "again"))))
+        before = (await ledger.revisions(ORDER)).unwrap()
+        committed(await ledger.commit(Batch((), (EraseStore(ORDER, upto=upto),))))
+        assert (await ledger.revisions(ORDER)).unwrap() == before
+        assert await readable(ledger, "instance-1", range(4)) == {0: 0, 1: 1, 2: 2}
+        assert await ledger.tip(ORDER) == Success(at(0, "again"))
+
+    async def test_what_is_made_again_in_the_group_that_erases_stays(self, ledger: Ledger) -> None:
+        await grow(ledger, 1)
+        committed(await ledger.commit(delete(1)))
+        erased = Batch((), (EraseStore(ORDER, upto=3),))
+        for verdict in await ledger.commit_all([erased, create(revision=at(0, "again"))]):
+            committed(verdict)
+        assert await kept(ledger) == [("again", 0, "created")]
+        erased = Batch((), (EraseStore(ORDER, upto=5),))
+        ended = delete(0, instance="again")
+        for verdict in await ledger.commit_all([ended, create(revision=at(0, "third")), erased]):
+            committed(verdict)
+        assert await kept(ledger) == [("third", 0, "created")]
+        assert await readable(ledger, "third", range(2)) == {0: 0}
 
     # --- runs ---------------------------------------------------------------
 

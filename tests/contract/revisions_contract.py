@@ -34,6 +34,10 @@ from .revisions_world import KEY, MINUTE, World, counts, receipt
 
 ONE = Retention(keep_revisions=1)
 STEP = StepId("run-1", "s")
+LATER = StepId("run-2", "s")
+
+CALLS = 14
+"""More calls than a purge makes of the ledger: whoever comes between them may also come right after the last."""
 
 
 def one(version: int) -> Revision:
@@ -330,6 +334,92 @@ class RevisionsContract:
             assert written == 99
             return
         assert purged == Success(Purged(True, written, True))
+        assert (await world.ledger.revisions(KEY)).unwrap() == ()
+
+    @pytest.mark.parametrize("call", range(1, CALLS))
+    async def test_a_store_that_is_made_again_while_it_is_purged_stays(self, world: World, call: int) -> None:
+        async def make_again() -> None:
+            await world.end()
+            await world.make("two", last=1)
+            await world.change(2, "two", step=LATER)
+
+        await world.make(last=2)
+        await world.change(3, step=STEP)
+        purged = (await world.purge(call, make_again)).unwrap()
+        assert (purged.receipts, purged.settled) == (1, True)
+        assert [await world.state(one(version)) for version in range(4)] == [None] * 4
+        assert await world.kept() == [("two", 2), ("two", 1), ("two", 0)]
+        assert (await world.ledger.tip(KEY)).unwrap() == Revision("two", 2)
+        assert await world.values(STEP, LATER) == [b"", b'"v"']
+        await world.change(3, "two")
+        assert (await world.kept())[0] == ("two", 3)
+        await world.clock.advance(2 * MINUTE)
+        assert isinstance(await world.revisions.collect(ONE), Success)
+        assert (await world.kept())[0] == ("two", 3)
+
+    @pytest.mark.parametrize("call", range(1, CALLS))
+    async def test_the_history_of_one_that_was_made_and_deleted_again_meanwhile_stays(
+        self, world: World, call: int
+    ) -> None:
+        async def make_and_delete() -> None:
+            await world.end()
+            for instance in ("two", "three"):
+                await world.make(instance, last=1)
+                await world.delete(1, instance)
+
+        await world.make("zero", last=1)
+        await world.delete(1, "zero")
+        await world.make(last=1)
+        assert isinstance(await world.purge(call, make_and_delete), Success)
+        assert await world.kept() == [("three", 1), ("three", 0), ("two", 1), ("two", 0)]
+        assert await world.revisions.purge(counts, "c-1") == Success(Purged(False, 0, True))
+        assert (await world.ledger.revisions(KEY)).unwrap() == ()
+
+    @pytest.mark.parametrize("call", range(1, CALLS))
+    async def test_what_a_deleted_store_left_is_erased_beneath_one_that_is_made_meanwhile(
+        self, world: World, call: int
+    ) -> None:
+        async def make_again() -> None:
+            await world.make("two")
+            await world.change(1, "two", step=LATER)
+
+        await world.make(last=1)
+        await world.change(2, step=STEP)
+        await world.delete(2)
+        purged = await world.purge(call, make_again)
+        assert purged == Success(Purged(False, 1, True))
+        assert await world.kept() == [("two", 1), ("two", 0)]
+        assert await world.values(STEP, LATER) == [b"", b'"v"']
+
+    @pytest.mark.parametrize("call", range(1, CALLS))
+    async def test_what_the_same_instance_becomes_meanwhile_is_erased_too(self, world: World, call: int) -> None:
+        async def change() -> None:
+            if (await world.ledger.tip(KEY)).unwrap() is not None:
+                await world.change(1, step=STEP)
+
+        await world.make()
+        purged = (await world.purge(call, change)).unwrap()
+        applied = (await world.ledger.receipt(KEY, STEP)).unwrap()
+        assert purged == Purged(True, 0 if applied is None else 1, True)
+        assert applied is None or applied.value == b""
+        assert (await world.ledger.revisions(KEY)).unwrap() == ()
+
+    @pytest.mark.parametrize("call", range(1, CALLS))
+    async def test_a_store_that_is_first_made_while_it_is_purged_stays(self, world: World, call: int) -> None:
+        async def make() -> None:
+            await world.make("two")
+            await world.change(1, "two", step=LATER)
+
+        orphan = receipt(one(3), STEP)  # of a history of which nothing is kept
+        committed(await world.ledger.commit(orphan))
+        assert await world.purge(call, make) == Success(Purged(False, 1, True))
+        assert await world.kept() == [("two", 1), ("two", 0)]
+        assert await world.values(STEP, LATER) == [b"", b'"v"']
+
+    async def test_two_that_purge_at_once_both_end(self, world: World) -> None:
+        await world.make(last=1)
+        both = await asyncio.gather(*(world.revisions.purge(counts, "c-1") for _ in range(2)))
+        assert any(isinstance(each, Success) for each in both)
         assert (await world.ledger.revisions(KEY)).unwrap() == ()
 
 

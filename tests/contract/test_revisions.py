@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stepwell
-from stepwell import Failure, Retention, Revision, StepId, StoreNotFound, Success, Unavailable
+from stepwell import Failure, Purged, Retention, Revision, StepId, StoreNotFound, Success, Unavailable
 from stepwell.core.batch import Batch, ChangeRun, CreateStore, ReadSignal, SendSignal, StoreAbsent
 from stepwell.core.signal import SignalRow
 from stepwell.layers.revisions import LedgerRevisions
@@ -65,6 +65,23 @@ async def test_what_is_purged_is_in_no_file_any_more(tmp_path: Path) -> None:
             assert (purged.receipts, purged.settled) == (1, True)
         assert found_in(tmp_path) == []
         assert len(await world.kept()) == 4
+
+
+async def test_what_is_purged_beneath_a_store_that_was_made_again_is_in_no_file_any_more(tmp_path: Path) -> None:
+    document, first = b'{"secret": "' + MARKER * 400 + b'"}', Revision("one", 0)
+
+    async with opened("sqlite", tmp_path / "app.db") as world:
+
+        async def make_again() -> None:
+            await world.end()
+            await world.make("two", last=3)
+
+        committed(await world.ledger.commit(Batch((StoreAbsent(KEY, first),), (CreateStore(KEY, first, document),))))
+        assert found_in(tmp_path) != []
+        assert await world.purge(4, make_again) == Success(Purged(False, 0, True))
+        assert found_in(tmp_path) == []
+        assert [version for _, version in await world.kept()] == [3, 2, 1, 0]
+    check_chain(tmp_path / "app.db")
 
 
 async def test_a_file_that_is_collected_stays_as_long_as_it_is(tmp_path: Path) -> None:
