@@ -13,8 +13,6 @@ from typing_extensions import TypeIs
 
 __all__ = ["Command", "CommandOutput", "CommandRefused"]
 
-NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-
 EXIT_CODES: Final = range(256)
 
 
@@ -30,7 +28,7 @@ class Command:
     """
 
     argv: Sequence[str]
-    env: Mapping[str, str] = field(default=NOTHING)
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout: timedelta | float | None = None
     stdin: bytes = b""
     ok: tuple[int, ...] = (0,)
