@@ -57,13 +57,15 @@ def classify(
     seeded: Callable[[str], bool],
     host_has: Callable[[str], bool],
     shown: Sequence[str],
+    private: Sequence[str] = (),
     strict_probes: bool = False,
 ) -> Sightings:
     """Which look-ups saw something, would have on the host, or would not.
 
     `declared` says whether a path in the workspace is a declared read, `seeded` whether it stood there at first,
-    `host_has` whether the host has it, relative or absolute. `shown` are the absolute places that the sandbox shows.
-    With `strict_probes` a probe in the workspace is an undeclared read too.
+    `host_has` whether the host has it, relative or absolute. `shown` are the absolute places that the sandbox shows of
+    the host, `private` those that are the command's own besides the workspace, such as its /tmp. With `strict_probes` a
+    probe in the workspace is an undeclared read too.
     """
     seen: list[Lookup] = []
     own: set[str] = set()
@@ -71,16 +73,14 @@ def classify(
     probes: set[str] = set()
     for lookup in lookups:
         path = lookup.path
-        if lookup.in_workspace:
-            if lookup.present:
-                seen.append(lookup)
-            if lookup.present or lookup.kind == "create":
-                own.add(path)  # from here on it is the body's own, also when it is removed
-            elif path not in own and not seeded(path) and not declared(path):
-                is_read = strict_probes or (lookup.kind != "stat" and host_has(path))
-                (undeclared if is_read else probes).add(path)
-        elif not _is_shown(path, shown):
-            (undeclared if lookup.kind != "stat" and host_has(path) else probes).add(path)
+        if lookup.in_workspace and lookup.present:
+            seen.append(lookup)
+        if lookup.present or (lookup.kind == "create" and (lookup.in_workspace or _is_within(path, private))):
+            own.add(path)  # from here on it is the body's own, also when it is removed
+        if path in own or (seeded(path) or declared(path) if lookup.in_workspace else _is_shown(path, shown)):
+            continue
+        is_read = (lookup.kind != "stat" and host_has(path)) or (strict_probes and lookup.in_workspace)
+        (undeclared if is_read else probes).add(path)
     return Sightings(tuple(seen), _in_order(undeclared), _in_order(probes - undeclared))
 
 
@@ -91,7 +91,11 @@ def is_beneath(path: str, place: str) -> bool:
 
 def _is_shown(path: str, shown: Sequence[str]) -> bool:
     # A directory above a shown place has to be there too, with nothing in it but the way.
-    return any(is_beneath(path, place) or is_beneath(place, path) for place in shown)
+    return _is_within(path, shown) or any(is_beneath(place, path) for place in shown)
+
+
+def _is_within(path: str, places: Sequence[str]) -> bool:
+    return any(is_beneath(path, place) for place in places)
 
 
 def _in_order(paths: set[str]) -> tuple[str, ...]:

@@ -1,0 +1,64 @@
+"""Messages over a Unix socket: JSON behind its length, and descriptors beside it."""
+
+from __future__ import annotations
+
+import array
+import json
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+__all__ = ["Gone", "Json", "Message", "receive", "receive_descriptors", "send"]
+
+Json: TypeAlias = "bool | int | str | Sequence[Json] | Mapping[str, Json] | None"
+
+Message: TypeAlias = Mapping[str, Json]
+
+LENGTH: Final = struct.Struct("=I")
+
+DESCRIPTORS: Final = 8
+"""The most descriptors that come with one message."""
+
+
+class Gone(Exception):
+    """The other end has closed the socket."""
+
+
+def send(to: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
+    """Send a message whole. A `Gone` says that nobody is there to take it."""
+    data = json.dumps(message).encode()
+    try:
+        socket.send_fds(to, [LENGTH.pack(len(data))], list(descriptors))
+        to.sendall(data)
+    except (BrokenPipeError, ConnectionResetError):
+        raise Gone from None
+
+
+def receive(sock: socket.socket) -> tuple[Message, list[int]]:
+    """The next message, with its descriptors, which are the caller's to close and are not inherited."""
+    header, descriptors = receive_descriptors(sock, LENGTH.size)
+    if len(header) < LENGTH.size:
+        raise Gone
+    (left,) = LENGTH.unpack(header)
+    parts: list[bytes] = []
+    while left:
+        part = sock.recv(left)
+        if not part:
+            raise Gone
+        parts.append(part)
+        left -= len(part)
+    message: Message = json.loads(b"".join(parts))
+    return message, descriptors
+
+
+def receive_descriptors(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:
+    """Up to `size` bytes, and the descriptors that come with them. They are not inherited, not even for a moment."""
+    # socket.recv_fds does not pass its flags on.
+    room = socket.CMSG_LEN(DESCRIPTORS * array.array("i").itemsize)
+    data, ancillary, _, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    return data, list(descriptors)

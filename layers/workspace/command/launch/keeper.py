@@ -1,0 +1,315 @@
+"""One process for one command: makes its file system, starts it, watches all that it does, and ends it.
+
+The command is over when its first process ends, when it goes beyond a limit, or when nobody waits for it any more.
+Then everything in its namespaces is killed; only when the last of it is gone does the keeper report.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from typing import Final, final
+
+from .calls import Machine, machine
+from .child import Child, ChildRefused, start
+from .frames import Gone, Message, receive, send
+from .kernel import Listener, Notification, adopt_orphans, timer
+from .looks import Decoder, Places
+from .pipes import Output
+from .space import Space, SpaceRefused, make_space
+from .tally import Tally
+from .tasks import Tasks
+
+__all__ = ["keep"]
+
+TICK_MS: Final = 50
+"""How often memory is looked at."""
+
+GRACE_MS: Final = 5_000
+"""How long the dead may take to be gone."""
+
+CALM: Final = 16
+"""Per so many processes memory is looked at one tick later."""
+
+
+def keep(parent: socket.socket, parent_process: int) -> None:
+    """Serve one command over a socket, and return when nothing of it is alive."""
+    try:
+        asked, _ = receive(parent)
+        here = machine()
+        if here is None:
+            raise SpaceRefused("machine", f"there are no tables of system calls for {os.uname().machine}")
+        space = make_space(asked)
+        send(parent, {"at": space.at}, [space.folders["ws"]])
+        order, descriptors = receive(parent)
+        Keeper(here, space, parent, parent_process, order).serve(descriptors[0])
+    except Gone:
+        return
+    except (SpaceRefused, ChildRefused) as refused:
+        probe, reason = refused.args
+        _tell(parent, {"refused": probe, "reason": reason})
+    except Exception as error:
+        _tell(parent, {"lost": f"{type(error).__name__}: {error}"})
+        raise
+
+
+def _tell(parent: socket.socket, message: Message) -> None:
+    try:
+        send(parent, message)
+    except Gone:
+        return
+
+
+@final
+class Keeper:
+    """Watches one command. Everything it waits for is in one poll, each descriptor with what it calls for."""
+
+    def __init__(
+        self, machine: Machine, space: Space, parent: socket.socket, parent_process: int, order: Message
+    ) -> None:
+        self._machine = machine
+        self._space = space
+        self._parent = parent
+        self._parent_process = parent_process
+        self._order = order
+        self._poll = select.poll()
+        self._waits: dict[int, Callable[[int], None]] = {}
+        seen = {"/stepwell/ws": "ws", "/stepwell/home": "home", "/tmp": "tmp", "/dev/shm": "shm"}
+        places = Places(machine, {path: space.folders[name] for path, name in seen.items()})
+        self._decoder = Decoder(machine, places)
+        shown = order["shown"]
+        self._tally = Tally([str(place) for place in shown] if isinstance(shown, list) else (), self._number("trace"))
+        self._outputs = {name: Output(name, self._number("output_bytes")) for name in ("stdout", "stderr")}
+        self._child: Child | None = None
+        self._tasks: Tasks | None = None
+        self._executions = 0
+        self._setting_up: set[int] = set()
+        self._exceeded: tuple[str, int, int] | None = None
+        self._full = ""
+        self._pause = 0
+        self._watched = True
+        self._status = b""
+        self._nobody_waits = False
+
+    def serve(self, stdin: int) -> None:
+        """Execute the command to its end, and report."""
+        adopt_orphans()
+        argv = self._order["argv"]
+        words = [str(word) for word in argv] if isinstance(argv, list) else []
+        standard = [stdin, *(output.writing for output in self._outputs.values())]
+        child = start(self._machine, str(self._order["bwrap"]), words, standard, self._number("file_bytes"))
+        for descriptor in standard:
+            os.close(descriptor)
+        self._child = child
+        self._listener = Listener(child.listener)
+        self._wait_for(child.listener, self._answer)
+        self._wait_for(child.process, self._end)
+        self._wait_for(child.status, self._read_status)
+        self._wait_for(self._parent.fileno(), self._leave)
+        self._wait_for(self._parent_process, self._leave)
+        self._wait_for(timer(self._number("wall_ms")), self._run_out)
+        self._tick = timer(TICK_MS, TICK_MS)
+        self._wait_for(self._tick, self._look_round)
+        for output in self._outputs.values():
+            self._wait_for(output.reading, self._pump)
+        try:
+            self._watch()
+        finally:
+            self._kill()
+            self._reap()
+        if not self._nobody_waits:
+            self._report()
+
+    def _number(self, name: str) -> int:
+        value = self._order[name]
+        assert isinstance(value, int)
+        return value
+
+    # --- the loop -----------------------------------------------------------
+
+    def _wait_for(self, descriptor: int, then: Callable[[int], None]) -> None:
+        self._waits[descriptor] = then
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _forget(self, descriptor: int) -> None:
+        if self._waits.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def _watch(self) -> None:
+        """Until the listener has hung up, the first process was waited for, and nobody can print any more."""
+        child = self._child
+        assert child is not None
+        needed = {child.listener, child.process, child.status, *(it.reading for it in self._outputs.values())}
+        while needed & self._waits.keys():
+            for descriptor, events in self._poll.poll():
+                if (then := self._waits.get(descriptor)) is not None:
+                    then(events)
+
+    def _answer(self, events: int) -> None:
+        if not events & select.POLLIN:  # hung up: nobody is left whose calls it would tell of
+            assert self._child is not None
+            self._forget(self._child.listener)
+            return
+        notification = self._listener.receive()
+        if notification is None:
+            return
+        if notification.number in self._machine.forks:
+            self._fork(notification)
+        else:
+            self._look(notification)
+
+    def _end(self, events: int) -> None:
+        """The first process has ended: whoever is left is killed, and has a while to be gone."""
+        child = self._child
+        assert child is not None
+        self._forget(child.process)
+        os.waitpid(child.pid, 0)
+        self._kill_orphans()
+        self._wait_for(timer(GRACE_MS), self._lose)
+
+    def _lose(self, events: int) -> None:
+        self._watched = False
+        self._waits.clear()
+
+    def _leave(self, events: int) -> None:
+        """Nobody waits for the command any more."""
+        self._nobody_waits = True
+        self._forget(self._parent.fileno())
+        self._forget(self._parent_process)
+        self._kill()
+
+    def _run_out(self, events: int) -> None:
+        limit = self._number("wall_ms")
+        self._exceed("wall", limit, limit)
+
+    def _pump(self, events: int) -> None:
+        for output in self._outputs.values():
+            if output.is_open and not output.pump():
+                output.is_open = False
+                self._forget(output.reading)
+
+    def _read_status(self, events: int) -> None:
+        child = self._child
+        assert child is not None
+        piece = os.read(child.status, 1 << 12)
+        self._status += piece
+        if not piece:
+            self._forget(child.status)
+
+    # --- what the command does ----------------------------------------------
+
+    def _fork(self, notification: Notification) -> None:
+        limit = self._number("processes")
+        if self._tasks is None or self._tasks.has_room(limit):
+            self._listener.go_on(notification)
+            return
+        self._listener.refuse(notification, errno.EAGAIN)
+        self._exceed("processes", limit + 1, limit)
+
+    def _look(self, notification: Notification) -> None:
+        if self._machine.watched[notification.number].kind == "exec" and self._executions < 2:
+            self._executions += 1
+            if self._executions == 2:
+                self._begin(notification.task)
+        if self._executions < 2 or notification.task in self._setting_up:
+            self._setting_up.add(notification.task)
+            self._listener.go_on(notification)
+            return
+        try:
+            looks = self._decoder.looks(notification)
+        except OSError:  # its task was killed meanwhile
+            looks = []
+        if self._listener.go_on(notification):
+            self._tally.calls += 1
+            self._tally.note(looks)
+
+    def _begin(self, task: int) -> None:
+        """Bubblewrap has set up everything and executes the command: what went before was its own."""
+        self._setting_up.discard(task)
+        self._tasks = Tasks(task)
+
+    def _look_round(self, events: int) -> None:
+        os.read(self._tick, 8)
+        self._look_at_space()
+        self._pause -= 1
+        if self._tasks is None or self._pause > 0:
+            return
+        limit = self._number("memory")
+        used = self._tasks.memory_bytes()
+        self._pause = self._tasks.processes // CALM
+        if used > limit:
+            self._exceed("memory", used, limit)
+
+    def _look_at_space(self) -> None:
+        space = os.fstatvfs(self._space.folders["ws"])
+        if not space.f_bavail or not space.f_ffree:
+            self._full = "nodes" if space.f_bavail else "produced_bytes"
+
+    def _exceed(self, what: str, actual: int, limit: int) -> None:
+        if self._exceeded is None:
+            self._exceeded = (what, actual, limit)
+        self._kill()
+
+    # --- the end --------------------------------------------------------------
+
+    def _kill(self) -> None:
+        child = self._child
+        if child is not None and child.process in self._waits:
+            signal.pidfd_send_signal(child.process, signal.SIGKILL)
+
+    def _kill_orphans(self) -> None:
+        """Whoever outlived bubblewrap has become our own child."""
+        own = os.getpid()
+        try:
+            with open(f"/proc/{own}/task/{own}/children") as file:
+                children = file.read().split()
+        except OSError:
+            return
+        for child in children:
+            try:
+                os.kill(int(child), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def _reap(self) -> None:
+        while True:
+            self._kill_orphans()
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+
+    def _report(self) -> None:
+        if not self._watched:
+            _tell(self._parent, {"lost": f"processes were still there {GRACE_MS} ms after they were killed"})
+            return
+        self._look_at_space()
+        outputs = {name: output.dropped for name, output in self._outputs.items()}
+        exceeded = None if self._exceeded is None else list(self._exceeded)
+        report: Message = {
+            "exit_code": _exit_code(self._status),
+            "exceeded": exceeded,
+            "full": self._full,
+            "complete": self._tally.complete,
+            "calls": self._tally.calls,
+            "dropped": outputs,
+        }
+        files = [self._tally.written(), *(output.finished() for output in self._outputs.values())]
+        try:
+            send(self._parent, report, files)
+        except Gone:
+            return
+
+
+def _exit_code(status: bytes) -> int | None:
+    """What bubblewrap says of how the command ended; None if it never began."""
+    for line in status.splitlines():
+        code = json.loads(line).get("exit-code")
+        if isinstance(code, int):
+            return code
+    return None

@@ -1,0 +1,227 @@
+"""From a call that waits to the path that it looks up, and whether that is there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+from .calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, Call, Kind, Machine
+from .kernel import Notification, Reader, open_without_links
+
+__all__ = ["Decoder", "Look", "Places"]
+
+O_CREAT: Final = os.O_CREAT
+O_PATH: Final = os.O_PATH
+
+LINKS: Final = 40
+"""The most links that a path may lead through, as in the kernel."""
+
+OWN: Final = re.compile(r"/proc/(?:self|thread-self)/(cwd|root|fd/\d+)(?=/|\Z)|/dev/(fd/\d+)(?=/|\Z)")
+"""What leads from a task to its own directories and descriptors."""
+
+DELETED: Final = " (deleted)"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at a path as the command sees it, without links and dots where it lies in a place of its own."""
+
+    kind: Kind
+    path: str
+    present: bool
+
+
+@final
+class Places:
+    """The directories that belong to the command alone, by the path at which it sees each of them."""
+
+    def __init__(self, machine: Machine, places: Mapping[str, int]) -> None:
+        self._machine = machine
+        self._places = tuple((path, path + "/", directory) for path, directory in places.items())
+
+    def looks(self, kind: Kind, path: str, keeps_link: bool) -> list[Look]:
+        """What is looked at on the way along an absolute path: links that are read, and the end."""
+        steps: list[Look] = []
+        for _ in range(LINKS):
+            found = self._place(path)
+            if found is None:
+                path = os.path.normpath(path)
+                if self._place(path) is None:
+                    return [*steps, Look(kind, path, False)]
+                continue
+            place, directory, rest = found
+            look = self._direct(kind, place, directory, rest, keeps_link)
+            if look is not None:
+                return [*steps, look]
+            link, path = self._through_link(place, directory, rest, keeps_link)
+            if link is None:
+                return [*steps, Look(kind, path, self._is_there(path))]
+            steps.append(link)
+        return steps
+
+    def _place(self, path: str) -> tuple[str, int, str] | None:
+        for place, inside, directory in self._places:
+            if path.startswith(inside):
+                return place, directory, path[len(inside) :]
+            if path == place:
+                return place, directory, ""
+        return None
+
+    def _direct(self, kind: Kind, place: str, directory: int, rest: str, keeps_link: bool) -> Look | None:
+        """The look, if neither a link nor ".." lies on the way, as is usual."""
+        rest = rest.rstrip("/")
+        if ".." in rest.split("/"):
+            return None
+        clean = "/".join(part for part in rest.split("/") if part not in {"", "."})
+        path = f"{place}/{clean}" if clean else place
+        try:
+            opened = open_without_links(self._machine, directory, clean or ".")
+        except OSError as error:
+            return None if error.errno == errno.ELOOP else Look(kind, path, False)
+        try:
+            is_link = not keeps_link and stat.S_ISLNK(os.fstat(opened).st_mode)
+        finally:
+            os.close(opened)
+        return None if is_link else Look(kind, path, True)
+
+    def _through_link(self, place: str, directory: int, rest: str, keeps_link: bool) -> tuple[Look | None, str]:
+        """The first link on the way, and the path with that link followed; no link if only dots were in the way."""
+        done: list[str] = []
+        parts = [part for part in rest.split("/") if part not in {"", "."}]
+        for index, part in enumerate(parts):
+            if part == "..":
+                if not done:
+                    return None, os.path.normpath("/".join([os.path.dirname(place), *parts[index + 1 :]]))
+                done.pop()
+                continue
+            is_last = index == len(parts) - 1
+            here = "/".join([*done, part])
+            target = None if is_last and keeps_link else _link(directory, here)
+            if target is None:
+                done.append(part)
+                continue
+            base = target if target.startswith("/") else "/".join([place, *done, target])
+            return Look("readlink", f"{place}/{here}", True), "/".join([base, *parts[index + 1 :]])
+        return None, "/".join([place, *done])
+
+    def _is_there(self, path: str) -> bool:
+        found = self._place(path)
+        if found is None:
+            return False
+        _, directory, rest = found
+        try:
+            os.lstat(rest or ".", dir_fd=directory)
+        except OSError:
+            return False
+        return True
+
+
+def _link(directory: int, path: str) -> str | None:
+    try:
+        return os.readlink(path, dir_fd=directory)
+    except OSError:
+        return None
+
+
+@final
+class Decoder:
+    """Reads what a waiting call asks for. The task stands still meanwhile, its other threads do not."""
+
+    def __init__(self, machine: Machine, places: Places) -> None:
+        self._machine = machine
+        self._places = places
+        self._reader = Reader()
+
+    def looks(self, notification: Notification) -> list[Look]:
+        """The looks of a call, none if it names no path. An OSError says that its task has ended."""
+        call = self._machine.watched[notification.number]
+        task, arguments = notification.task, notification.arguments
+        if call.path < 0:
+            listed = self._descriptor(task, arguments[call.at])
+            return [Look(call.kind, listed, True)] if _is_path(listed) else []
+        text = self._text(task, arguments[call.path])
+        flags = self._flags(task, call, arguments)
+        if not text:
+            return self._of_descriptor(call, task, arguments, flags)
+        keeps_link = call.keeps_link or self._keeps_link(call, flags)
+        path = self._own(task, self._absolute(task, call, arguments, text), keeps_link)
+        return self._places.looks(self._kind(call, flags), path, keeps_link) if _is_path(path) else []
+
+    def _text(self, task: int, address: int) -> str:
+        try:
+            return self._reader.text_at(task, address)
+        except OSError as error:
+            if error.errno == errno.EFAULT:
+                return ""  # the kernel will say so to the task
+            raise
+
+    def _flags(self, task: int, call: Call, arguments: tuple[int, ...]) -> int:
+        if call.flags < 0:
+            return 0
+        if not call.is_how:
+            return arguments[call.flags] & 0xFFFFFFFF
+        try:
+            (flags,) = struct.unpack("=Q", self._reader.bytes_at(task, arguments[call.flags], 8))
+        except (OSError, struct.error):
+            return 0
+        return int(flags)
+
+    def _of_descriptor(self, call: Call, task: int, arguments: tuple[int, ...], flags: int) -> list[Look]:
+        # Only execution by descriptor reads what was not looked up before; a stat of an open file is none of a path.
+        if call.kind == "exec" and flags & AT_EMPTY_PATH:
+            path = self._descriptor(task, arguments[call.at])
+            return self._places.looks("exec", path, False) if _is_path(path) else []
+        return []
+
+    def _absolute(self, task: int, call: Call, arguments: tuple[int, ...], text: str) -> str:
+        if not text.startswith("/"):
+            at = AT_FDCWD if call.at < 0 else _signed(arguments[call.at])
+            base = self._base(task, "cwd") if at == AT_FDCWD else self._descriptor(task, at)
+            return f"{base}/{text}"
+        return text
+
+    def _own(self, task: int, path: str, keeps_link: bool) -> str:
+        """A path without what leads through a task's own directories and descriptors."""
+        own = OWN.match(path)
+        if own is None or (keeps_link and own.end() == len(path)):
+            return path
+        return self._base(task, own[1] or own[2]).rstrip("/") + path[own.end() :]
+
+    def _kind(self, call: Call, flags: int) -> Kind:
+        if not call.opens:
+            return call.kind
+        if flags & O_PATH:
+            return "stat"
+        if flags & O_CREAT:
+            return "create"
+        return "list" if flags & self._machine.o_directory else "read"
+
+    def _keeps_link(self, call: Call, flags: int) -> bool:
+        return bool(flags & (self._machine.o_nofollow if call.opens else AT_SYMLINK_NOFOLLOW))
+
+    def _descriptor(self, task: int, number: int) -> str:
+        return self._base(task, f"fd/{_signed(number)}")
+
+    def _base(self, task: int, name: str) -> str:
+        try:
+            return os.readlink(f"/proc/{task}/{name}").removesuffix(DELETED)
+        except OSError:
+            os.stat(f"/proc/{task}")  # an OSError if it is the task that is not there
+            return ""
+
+
+def _is_path(text: str) -> bool:
+    """Whether what the kernel says of a descriptor is a path, and no pipe or file in memory."""
+    return text.startswith("/") and not text.startswith("/memfd:")
+
+
+def _signed(word: int) -> int:
+    word &= 0xFFFFFFFF
+    return word - (1 << 32) if word >> 31 else word

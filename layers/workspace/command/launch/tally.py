@@ -1,0 +1,52 @@
+"""What was looked up, each different look once, with how often it was."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import final
+
+from .looks import Look
+
+__all__ = ["Tally"]
+
+@final
+class Tally:
+    """Keeps looks in the order of the first of each kind, up to a limit; those of `shown` places are not kept."""
+
+    def __init__(self, shown: Sequence[str], limit: int) -> None:
+        places = [place.rstrip("/") for place in shown]
+        self._shown = tuple(f"{place}/" for place in places)
+        self._above = frozenset(above for place in places for above in _above(place))
+        self._limit = limit
+        self._counts: dict[Look, int] = {}
+        self.complete = True
+        self.calls = 0
+        """How many calls were told of."""
+
+    def note(self, looks: Sequence[Look]) -> None:
+        for look in looks:
+            if f"{look.path}/".startswith(self._shown) or look.path in self._above:
+                continue
+            if look in self._counts:
+                self._counts[look] += 1
+            elif len(self._counts) < self._limit:
+                self._counts[look] = 1
+            else:
+                self.complete = False
+
+    def written(self) -> int:
+        """A descriptor of a file in memory with a line of JSON for each look."""
+        made = os.memfd_create("looks", os.MFD_CLOEXEC)
+        with os.fdopen(os.dup(made), "w") as file:
+            for look, count in self._counts.items():
+                file.write(json.dumps([look.kind, look.path, look.present, count]) + "\n")
+        os.lseek(made, 0, os.SEEK_SET)
+        return made
+
+
+def _above(place: str) -> list[str]:
+    """The directories that a place lies in."""
+    parts = place.split("/")
+    return ["/".join(parts[:count]) or "/" for count in range(1, len(parts))]

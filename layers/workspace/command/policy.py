@@ -1,0 +1,162 @@
+"""What a command sees and may do: the arguments of bubblewrap, and the digest by which a policy is known."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from ....core.command import Command
+from ....core.node import digest_of
+from .launch.calls import MACHINES
+from .launch.filters import refusing, telling
+from .toolchain import ALWAYS, DEFAULT_PATH, closure
+
+__all__ = ["EPOCH", "HOME", "WORKSPACE", "Policy", "View"]
+
+WORKSPACE: Final = "/stepwell/ws"
+HOME: Final = "/stepwell/home"
+
+EPOCH: Final = 315_532_800
+"""1980-01-01: when every file was changed last, as far as a command can see. Older ones do not fit into archives."""
+
+VARIABLES: Final = {
+    "HOME": HOME,
+    "LC_ALL": "C.UTF-8",
+    "PATH": DEFAULT_PATH,
+    "PYTHONHASHSEED": "0",
+    "SOURCE_DATE_EPOCH": str(EPOCH),
+    "TMPDIR": "/tmp",
+    "TZ": "UTC",
+    "USER": "stepwell",
+}
+
+ETC_FILES: Final = {
+    "passwd": "root:x:0:0:root:/root:/bin/sh\n"
+    f"stepwell:x:1000:1000:stepwell:{HOME}:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/:/bin/false\n",
+    "group": "root:x:0:\nstepwell:x:1000:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+}
+
+ETC_OF_HOST: Final = (
+    "alternatives",
+    "crypto-policies",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "pki/ca-trust/extracted",
+    "pki/tls/certs",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+)
+"""What of the host's /etc belongs to its programs, and holds nothing of its own."""
+
+ETC_FOR_NETWORK: Final = ("resolv.conf",)
+
+ISOLATED: Final = (
+    "--unshare-user",
+    "--unshare-ipc",
+    "--unshare-pid",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--uid",
+    "1000",
+    "--gid",
+    "1000",
+    "--hostname",
+    "sandbox",
+    "--new-session",
+    "--die-with-parent",
+    "--cap-drop",
+    "ALL",
+    "--clearenv",
+)
+
+KERNEL: Final = ("/proc", "/sys", "/dev")
+"""What the kernel shows, or would: no files of the host."""
+
+PRIVATE: Final = {"tmp": "/tmp", "shm": "/dev/shm", "ws": WORKSPACE, "home": HOME}
+"""The folders of a command's own file system, and where they are seen."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one command sees of the host: the places that bubblewrap binds, and all that are shown, or stand for it."""
+
+    bound: tuple[str, ...]
+    etc: tuple[str, ...]
+    shown: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How commands are isolated; all of it, and nothing else, decides its digest."""
+
+    roots: tuple[str, ...] = ()
+    network: bool = False
+    leaks: tuple[str, ...] = ()
+    """Arguments of bubblewrap that open what should be closed: by these a test sees that the proof notices."""
+
+    @property
+    def digest(self) -> str:
+        filters = {name: [telling(it).hex(), refusing(it).hex()] for name, it in MACHINES.items()}
+        form = {
+            "etc": [ETC_FILES, ETC_OF_HOST],
+            "filters": filters,
+            "isolated": ISOLATED,
+            "leaks": self.leaks,
+            "network": self.network,
+            "roots": sorted(self.roots),
+            "variables": VARIABLES,
+        }
+        return digest_of(json.dumps(form, sort_keys=True).encode())
+
+    def view(self, command: Command) -> View:
+        """What a command sees. This looks at the host."""
+        system = tuple(place for place in ALWAYS if os.path.lexists(place))
+        needed = (*self.roots, *closure(command.argv, command.env))
+        bound = tuple(place for place in dict.fromkeys(needed) if not _is_within(place, system))
+        wanted = (*ETC_OF_HOST, *(ETC_FOR_NETWORK if self.network else ()))
+        etc = tuple(name for name in wanted if os.path.exists(f"/etc/{name}"))
+        made = [f"/etc/{name}" for name in (*ETC_FILES, *etc)]
+        return View(bound, etc, (*system, *bound, *made, *KERNEL))
+
+    def argv(self, command: Command, view: View, at: str) -> list[str]:
+        """The arguments of bubblewrap. `at` is where the command's own file system is mounted meanwhile."""
+        words = [*ISOLATED, *([] if self.network else ["--unshare-net"])]
+        for name, value in {**VARIABLES, **command.env}.items():
+            words += ["--setenv", name, value]
+        words += [*_system(), "--proc", "/proc", "--dev", "/dev"]
+        for folder, place in PRIVATE.items():
+            words += ["--bind", f"{at}/{folder}", place]
+        words += ["--ro-bind", f"{at}/etc", "/etc"]
+        for place in (*(f"/etc/{name}" for name in view.etc), *view.bound):
+            words += ["--ro-bind", place, place]
+        words += [*self.leaks, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE, "--", *command.argv]
+        return words
+
+    def etc(self, view: View) -> tuple[dict[str, str], list[str]]:
+        """The files of a command's /etc by their text, and its folders: with places for what is bound there."""
+        files = {name: "" for name in view.etc if not os.path.isdir(f"/etc/{name}")}
+        return {**ETC_FILES, **files}, [name for name in view.etc if name not in files]
+
+
+def _system() -> Iterator[str]:
+    for place in ALWAYS:
+        if os.path.islink(place):
+            yield from ("--symlink", os.readlink(place), place)
+        elif os.path.isdir(place):
+            yield from ("--ro-bind", place, place)
+
+
+def _is_within(place: str, places: Sequence[str]) -> bool:
+    return any(place == it or place.startswith(f"{it}/") for it in places)
+

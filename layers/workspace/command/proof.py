@@ -1,0 +1,176 @@
+"""The self-test of a sandbox: what it tries to reach is set up on the host, and what it reached is judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, Final, Self, final
+
+from ....core.boundary import Declaration
+from ....core.command import Command, CommandRefused
+from ....core.lookup import is_beneath
+from ....core.node import FileNode, LinkNode, Node, digest_of
+from ....core.workspace_limits import WorkspaceLimits
+from ..host import Seed
+from .launch.probes import ALLOWED, DECLARED
+from .policy import ETC_FILES, VARIABLES
+from .values import CommandResult, Proof
+
+__all__ = ["DECLARATION", "LIMITS", "Bait", "judge"]
+
+SCRIPT: Final = (Path(__file__).parent / "launch" / "probes.py").read_bytes()
+INPUT: Final = b"i"
+
+OVER_THE_NETWORK: Final = frozenset({"TCP to the host", "UDP to the host", "abstract Unix socket"})
+
+DECLARATION: Final = Declaration(
+    mode="hard", read_files=(), read_globs=(), outputs=("out.txt",), write_globs=(), trees=(), removals=()
+)
+
+LIMITS: Final = WorkspaceLimits(wall=30_000)
+
+
+@final
+class Bait:
+    """Things of the host that no sandbox may reach. Made in a new folder, and gone with it."""
+
+    def __init__(self) -> None:
+        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="stepwell-self-test-"))
+        os.chmod(self._folder, 0o755)
+        self.secret = f"{self._folder}/secret"
+        self.escape = f"{self._folder}/escape"
+        Path(self.secret).write_text("s")
+        self._tcp = socket.create_server(("127.0.0.1", 0))
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._udp.bind(("127.0.0.1", 0))
+        self._abstract, self._unix = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+        self._name = os.path.basename(self._folder)
+        self._abstract.bind("\0" + self._name)
+        self._unix.bind(f"{self._folder}/unix")
+        self._abstract.listen()
+        self._unix.listen()
+        self._echo = threading.Thread(target=self._answer, daemon=True)
+        self._echo.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"", self._udp.getsockname())  # the end of the echo
+        self._echo.join()
+        for sock in (self._tcp, self._udp, self._abstract, self._unix):
+            sock.close()
+        shutil.rmtree(self._folder)
+
+    def _answer(self) -> None:
+        while True:
+            data, sender = self._udp.recvfrom(16)
+            if not data:
+                return
+            self._udp.sendto(data, sender)
+
+    def told(self, shown: Sequence[str]) -> dict[str, str]:
+        """What the probes have to know. `shown` are the places of the host that are no secret."""
+        with open("/proc/self/stat") as file:
+            started = file.read().rpartition(")")[2].split()[19]
+        return {
+            "abstract": self._name,
+            "escape": self.escape,
+            "etc": _hidden_line(),
+            "home": _hidden_at_home(shown),
+            "process": str(os.getpid()),
+            "secret": self.secret,
+            "started": started,
+            "tcp": str(self._tcp.getsockname()[1]),
+            "udp": str(self._udp.getsockname()[1]),
+            "unix": f"{self._folder}/unix",
+            "variable": next((name for name in os.environ if name not in VARIABLES), "STEPWELL_SELF_TEST"),
+        }
+
+    def command(self, python: str, shown: Sequence[str]) -> Command:
+        """The probes as a command."""
+        return Command((python, "-I", "-S", "probes.py", json.dumps(self.told(shown))), timeout=30)
+
+    def seed(self) -> Seed:
+        """The workspace of the probes: their program, a file to read, and a link that leads out."""
+        files = {"in.txt": INPUT, "probes.py": SCRIPT}
+        tree: dict[str, Node] = {path: FileNode(digest_of(data), len(data)) for path, data in files.items()}
+        tree["evil"] = LinkNode(self.secret)
+        return Seed(tree, _Files(files))
+
+
+@final
+class _Files:
+    """Contents in memory."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+
+    def open(self, path: str) -> BinaryIO:
+        return BytesIO(self._files[path])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def judge(result: CommandResult, secret: str, version: str, policy: str, network: bool) -> Proof | CommandRefused:
+    """Whether nothing was reached that is not declared, everything that is was, and all of it was seen."""
+    try:
+        answers: dict[str, str] = json.loads(result.output.stdout)
+    except ValueError:
+        reason = result.output.stderr.decode(errors="replace").strip()[-300:]
+        return CommandRefused("self-test", f"the self-test of the sandbox could not be executed: {reason}")
+    denied = [name for name in DECLARED if answers.get(name) != ALLOWED]
+    if denied:
+        return CommandRefused(denied[0], f"the sandbox denies what is declared: {_with(answers, denied)}; {REPAIR}")
+    expected = {*DECLARED, *(OVER_THE_NETWORK if network else ())}
+    leaks = sorted(name for name, answer in answers.items() if answer == ALLOWED and name not in expected)
+    if leaks:
+        return CommandRefused(leaks[0], f"the sandbox does not hold: it allows {', '.join(leaks)}; {REPAIR}")
+    unseen = _unseen(result, secret)
+    if unseen:
+        return CommandRefused("trace", f"the sandbox holds, but its watch missed {', '.join(unseen)}; {REPAIR}")
+    digest = digest_of(json.dumps([version, policy, answers], sort_keys=True).encode())
+    return Proof("bubblewrap", version, policy, digest)
+
+
+REPAIR: Final = "install the system's own package bubblewrap, 0.8 or later, and give its path"
+
+
+def _with(answers: Mapping[str, str], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} ({answers.get(name, 'no answer')})" for name in names)
+
+
+def _unseen(result: CommandResult, secret: str) -> list[str]:
+    """Looks that the probes certainly made, and that are not in the record."""
+    seen = {(lookup.kind, lookup.path, lookup.present) for lookup in result.lookups}
+    expected = {("read", "in.txt", True), ("create", "out.txt", False), ("readlink", "evil", True)}
+    expected |= {("read", secret, False), ("stat", secret, False)}
+    return sorted(f"{kind} {path}" for kind, path, _ in expected - seen) + ([] if result.complete else ["some looks"])
+
+
+def _hidden_line() -> str:
+    """A line of the host's list of users that a sandbox's own does not have."""
+    with open("/etc/passwd") as file:
+        return next((line for line in file if line.strip() and line not in ETC_FILES["passwd"]), "no such line")
+
+
+def _hidden_at_home(shown: Sequence[str]) -> str:
+    """Something in the user's home that does not lead to what is shown, or the home itself."""
+    home = os.path.expanduser("~")
+    try:
+        names = os.listdir(home)
+    except OSError:
+        names = []
+    paths = (f"{home}/{name}" for name in names)
+    return next((it for it in paths if not any(is_beneath(place, it) for place in shown)), f"{home}/no such file")
+
+
