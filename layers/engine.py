@@ -86,10 +86,12 @@ class LedgerEngine:
             self._worker.poll_soon()
 
     async def __aexit__(self, *_: object) -> None:
-        if self._worker is not None:
-            await self._worker.close()
-        self._listeners.close()
-        self._pool.close()
+        try:
+            if self._worker is not None:
+                await self._worker.close()
+        finally:
+            self._listeners.close()
+            self._pool.close()
 
     def _drives(self, run_id: str) -> bool:
         return self._worker is not None and self._worker.drives(run_id)
@@ -168,6 +170,8 @@ class LedgerEngine:
                     row = found.unwrap()
                     if row.ended:
                         return _ending(row)
+                if self._listeners.closed and not sign.done():
+                    return Failure(Unavailable("the engine was closed while a call waited", "no"))
                 pause_ms = self._poll.pause_ms(attempt)
                 left_ms = pause_ms if timeout_ms is None else began_ms + timeout_ms - self._clock.now_ms()
                 if left_ms <= 0:

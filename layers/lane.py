@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
@@ -99,9 +99,13 @@ class Lanes:
         self._lanes: dict[StoreKey, _Lane] = {}
         self._most_lanes = IDLE_LANES
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def carry_out(self, ticket: AnyTicket) -> None:
         """Return when the ticket is answered. Cancelling the caller fails nobody else."""
+        if self._closed:
+            ticket.failed(Unavailable("the store is closed", "no"))
+            return
         lane = self._lanes.get(ticket.key) or self._new_lane(ticket.key)
         if lane.busy or lane.crowded:
             lane.waiting.append(ticket)
@@ -117,7 +121,14 @@ class Lanes:
             self._leave(lane)
 
     async def close(self) -> None:
-        """Stop what runs in the background. Whoever still waits for an answer gets `Unavailable`."""
+        """Stop what runs in the background. Whoever waits in a lane gets `Unavailable`, and whoever comes later.
+
+        Cancelled, it is so when all has stopped. A call that met nobody goes on in its caller's task.
+        """
+        self._closed = True
+        for lane in self._lanes.values():
+            _tell_of_closing(lane.waiting)
+            lane.waiting.clear()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -142,8 +153,7 @@ class Lanes:
                 room = max(1, len(tickets) >> lane.losses)  # whoever plans for a shorter time is passed less often
                 tickets = [*await self._round_of_many(lane, tickets[:room]), *tickets[room:]]
         except asyncio.CancelledError:
-            for ticket in (*tickets, *lane.waiting):
-                ticket.failed(Unavailable(CLOSED, "unknown" if ticket.handed_over else "no"))
+            _tell_of_closing((*tickets, *lane.waiting))
             lane.waiting.clear()
             raise
         finally:
@@ -285,7 +295,7 @@ class Lanes:
             instance_id, size_bytes = lane.base
             lane.base = None
             held = held.sized(size_bytes) if held.revision.instance_id == instance_id else held
-        if wants_base(held) and committed.seqs and not lane.basing:
+        if wants_base(held) and committed.seqs and not (lane.basing or self._closed):
             lane.basing = True
             self._spawn(self._write_base(lane, committed.seqs[-1], held))
             held = held.based()
@@ -305,6 +315,11 @@ class Lanes:
                 lane.base = held.revision.instance_id, len(document)
         finally:
             lane.basing = False
+
+
+def _tell_of_closing(tickets: Iterable[AnyTicket]) -> None:
+    for ticket in tickets:
+        ticket.failed(Unavailable(CLOSED, "unknown" if ticket.handed_over else "no"))
 
 
 def _all_failed(tickets: Sequence[AnyTicket], failure: Unavailable) -> list[AnyTicket]:

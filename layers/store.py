@@ -85,9 +85,11 @@ class LedgerStore:
         self._lanes = Lanes(ledger, clock, self._tips, self._limits, self._watches)
 
     async def close(self) -> None:
-        """Stop what runs in the background; the ledger stays open."""
-        await self._lanes.close()
-        await self._watches.close()
+        """Stop what runs in the background, and answer `Unavailable` to whoever waits; the ledger stays open."""
+        try:
+            await self._lanes.close()
+        finally:
+            await self._watches.close()
 
     # --- the calls ----------------------------------------------------------
 

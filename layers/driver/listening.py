@@ -33,9 +33,11 @@ class ResultListeners:
     `drives` says whether a driver of this engine has the run, and will tell of its end.
     """
 
-    __slots__ = ("_again", "_by_run", "_clock", "_drives", "_looked_at_ms", "_stop")
+    __slots__ = ("_again", "_by_run", "_clock", "_drives", "_looked_at_ms", "_stop", "closed")
 
     def __init__(self, ledger: Ledger, clock: Clock, drives: Callable[[str], bool]) -> None:
+        self.closed = False
+        """Whoever waits from then on would not hear of the end."""
         self._clock = clock
         self._drives = drives
         self._by_run: dict[str, list[Sign]] = {}
@@ -44,10 +46,13 @@ class ResultListeners:
         self._stop = ledger.subscribe(self._hear)
 
     def close(self) -> None:
-        """Hear of nothing more."""
+        """Hear of nothing more; whoever waits looks once more."""
+        self.closed = True
         self._stop()
         if self._again is not None:
             _ = self._again.cancel()
+        for run_id in tuple(self._by_run):
+            self.tell(run_id)
 
     @contextmanager
     def listening(self, run_id: str) -> Generator[Sign]:

@@ -113,7 +113,10 @@ class Worker:
             found[0].cancel()
 
     async def close(self) -> None:
-        """Claim nothing more, give all runs back, and return within bounded time."""
+        """Claim nothing more, give all runs back, and return within bounded time.
+
+        Cancelled, it cuts the steps off that are being executed, and is cancelled when the runs are given back.
+        """
         self._closing = True
         self._stop_news()
         self.look()
@@ -121,6 +124,15 @@ class Worker:
             _ = beside.cancel()
         for driver, _ in self._drivers.values():
             driver.set_aside()
+        try:
+            await self._drain()
+        except asyncio.CancelledError:
+            for _, task in self._drivers.values():
+                _ = task.cancel()
+            await self._drain()
+            raise
+
+    async def _drain(self) -> None:
         if self._claiming is not None:  # a claim that is being committed is given back too
             _ = await asyncio.wait((self._claiming,), timeout=DRAIN_S)
             _ = self._claiming.cancel()
