@@ -127,8 +127,8 @@ class Worker:
         try:
             await self._drain()
         except asyncio.CancelledError:
-            for _, task in self._drivers.values():
-                _ = task.cancel()
+            for _, task in self._drivers.values():  # a task that is cancelled before it begins would give nothing back
+                _ = asyncio.get_running_loop().call_soon(task.cancel)
             await self._drain()
             raise
 

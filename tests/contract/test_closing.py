@@ -285,6 +285,31 @@ async def test_a_run_is_given_back_whenever_closing_is_cancelled(tmp_path: Path)
             assert (await app.row(id)).owner is None, id
 
 
+async def test_a_run_that_is_started_while_closing_is_cancelled_is_given_back(tmp_path: Path) -> None:
+    @workflow
+    async def sleeping(run: Run) -> None:
+        await run.sleep("long", 3600)
+
+    world = EngineWorld("memory", tmp_path)
+    starts: list[asyncio.Task[object]] = []
+
+    async def use(id: str, closes_after: int) -> None:
+        async with world.engine(sleeping) as app:
+            starts.append(asyncio.create_task(app.engine.start(sleeping, id=id)))
+            await turns(closes_after)
+
+    async with world.engine(drive=False) as app:
+        for closes_after, cancelled_after in product(range(10), range(10)):
+            id = f"r-{closes_after}-{cancelled_after}"
+            using = asyncio.create_task(use(id, closes_after))
+            await turns(1 + closes_after + cancelled_after)
+            using.cancel()
+            _ = await is_cancelled(using)
+            _ = await answers(starts)
+            await turns(20)
+            assert (await app.row(id)).owner is None, id
+
+
 @pytest.mark.parametrize("drive", [False, True])
 async def test_who_waits_for_a_result_is_told_when_the_engine_is_closed(drive: bool, tmp_path: Path) -> None:
     @workflow
