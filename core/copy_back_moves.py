@@ -12,7 +12,7 @@ from .copy_back import Op
 from .node import DirNode
 from .special_node import Seen
 
-__all__ = ["Forward", "Undo", "decide_forward", "decide_undo", "holds_preimage"]
+__all__ = ["Forward", "Undo", "decide_forward", "decide_undo", "holds_other", "is_foreign"]
 
 Forward: TypeAlias = Literal["skip", "act", "conflict"]
 """Leave it, since it is done; do it; or stop, since somebody else was there."""
@@ -77,6 +77,11 @@ def decide_undo(op: Op, target: Seen, slot: Seen) -> Undo:
             assert_never(op.kind)
 
 
-def holds_preimage(op: Op, slot: Seen) -> bool:
+def holds_other(op: Op, slot: Seen) -> bool:
     """Whether the slot has what stood at the target, or what somebody made of it since, rather than the new node."""
-    return op.kind in ("remove", "replace") and slot is not None and slot != op.after
+    return slot is not None and slot != op.after
+
+
+def is_foreign(op: Op, slot: Seen) -> bool:
+    """Whether the slot has neither the old nor the new node: somebody wrote to it, or put it there."""
+    return slot not in (None, op.before, op.after)

@@ -119,6 +119,12 @@ class SystemCalls:
         self._on_call("getdents", "")
         return os.listdir(descriptor)
 
+    def entries(self, descriptor: int) -> list[tuple[str, bool]]:
+        """The names in a directory, in no order, each with whether it is a directory itself; no link is one."""
+        self._on_call("getdents", "")
+        with os.scandir(descriptor) as found:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+
     def read(self, descriptor: int, size: int) -> bytes:
         self._on_call("read", "")
         return os.read(descriptor, size)
@@ -204,6 +210,10 @@ class SystemCalls:
         except BlockingIOError:
             return False
         return True
+
+    def unlock(self, descriptor: int) -> None:
+        """Give a lock up, also for processes that were forked while it was held. Never refused."""
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def close(self, descriptor: int) -> None:
         """Never refused: a descriptor is given back whatever else goes wrong."""

@@ -19,7 +19,7 @@ from ...core.node import DirNode, FileNode, LinkNode
 from ...core.special_node import Seen, SpecialNode
 from .calls import DIRECTORY, FOLLOW_NOTHING, SystemCalls
 
-__all__ = ["PIECE", "Hasher", "Pinned", "look", "look_at", "read_all"]
+__all__ = ["PIECE", "UNREADABLE", "Hasher", "Pinned", "look", "look_at", "read_all"]
 
 PIECE: Final = 1 << 20
 """How many bytes are read at once."""
@@ -33,6 +33,8 @@ _KINDS: Final = (
     (stat.S_ISBLK, "a block device"),
     (stat.S_ISCHR, "a character device"),
 )
+
+UNREADABLE: Final = SpecialNode("something that may not be read")
 
 Hasher: TypeAlias = Callable[[int, os.stat_result], str]
 """The digest of an open file, of which its status is known."""
@@ -134,13 +136,15 @@ def _parts(path: str) -> list[str]:
 def look(calls: SystemCalls, at: int, name: str, hasher: Hasher | None = None) -> Seen:
     """What stands under a name of a directory, told from its descriptor: what it was a moment before does not count.
 
-    `hasher` gives the digest of a file; by default all of it is read. A file that may not be read is an OSError.
+    `hasher` gives the digest of a file; by default all of it is read. What may not be read is `UNREADABLE`.
     """
     for _ in range(_TRIES):
         try:
             descriptor = calls.open(name, os.O_RDONLY | FOLLOW_NOTHING, at=at)
         except FileNotFoundError:
             return None
+        except PermissionError:
+            return UNREADABLE
         except OSError as error:
             if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket; a device without a driver
                 return SpecialNode("a socket or a device")

@@ -1,0 +1,251 @@
+"""Copies what a step declares to read out of a folder, and looks at what stands where it will write.
+
+The bytes that a body reads are those that were hashed: each file is opened once, copied through that descriptor, and
+known by the digest of the copy. What globs match is found by descriptors too, and no link is followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import BinaryIO, Final, final
+
+from ...core.boundary import Declaration, directory_problem
+from ...core.glob import Glob
+from ...core.link_rules import link_problem, places
+from ...core.node import DirNode, FileNode, LinkNode, Node
+from ...core.special_node import Seen, SpecialNode
+from ...core.step_sandbox import LimitExceeded, WorkspaceError
+from ...core.tree import path_order
+from ...core.workspace_limits import WorkspaceLimits
+from ...core.workspace_path import PathProblem, collision, file_path, portable_problem, shown, spelling_problem
+from .calls import SystemCalls
+from .host import Seed
+from .pinned import UNREADABLE, Hasher, Pinned, look
+from .search import walk
+from .site import refusal_of
+from .spool import Spool
+
+__all__ = ["SeedRefused", "Seeder"]
+
+_ESCAPES: Final = ("path_escapes_workspace", "invalid_path")
+
+
+class SeedRefused(Exception):
+    """Ends the seeding with an answer."""
+
+    def __init__(self, answer: LimitExceeded | WorkspaceError) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+@final
+class SpooledContents:
+    """The copies of one seed."""
+
+    def __init__(self, spool: Spool, tree: dict[str, Node]) -> None:
+        self._spool = spool
+        self._digests = {path: node.digest for path, node in tree.items() if isinstance(node, FileNode)}
+
+    def open(self, path: str) -> BinaryIO:
+        return self._spool.open(self._digests[path])
+
+    def close(self) -> None:
+        self._spool.close()
+
+
+@final
+class Seeder:
+    """Seeds one workspace. `hasher` gives the digests of files that are not copied; `portable` is about names."""
+
+    def __init__(
+        self, root: Pinned, declaration: Declaration, limits: WorkspaceLimits, hasher: Hasher, *, portable: bool
+    ) -> None:
+        self._root = root
+        self._declaration = declaration
+        self._limits = limits
+        self._measure = hasher
+        self._portable = portable
+        self._copied_bytes = 0
+        self._spool = Spool(limits.memory_bytes)
+
+    def run(self) -> Seed:
+        """The seed. After `SeedRefused` nothing is kept."""
+        try:
+            return self._run()
+        except BaseException:
+            self._spool.close()
+            raise
+
+    def _run(self) -> Seed:
+        declared = self._declaration
+        reads = {read.path for read in declared.read_files}
+        matches = {glob.pattern: self._matching(glob) for glob in declared.read_globs}
+        wanted = reads.union(declared.removals, *matches.values())
+        self._limit("seeded_files", len(wanted))
+        tree = {path: node for path in sorted(wanted, key=path_order) if (node := self._copy(path)) is not None}
+        self._check_names(tree)
+        self._check_links(tree)
+        absent = frozenset(reads - tree.keys())
+        return Seed(tree, SpooledContents(self._spool, tree), absent, matches, self._baseline(tree))
+
+    def _limit(self, what: str, actual: int) -> None:
+        limit: int = getattr(self._limits, what)
+        if actual > limit:
+            raise SeedRefused(LimitExceeded(what, actual, limit))
+
+    # --- globs --------------------------------------------------------------
+
+    def _matching(self, glob: Glob) -> tuple[str, ...]:
+        """The files and links that a glob matches, in the order of their bytes."""
+        found: list[str] = []
+        for path in self._below(glob.base, glob):
+            found.append(path)
+            self._limit("seeded_files", len(found))
+        return tuple(sorted(found, key=path_order))
+
+    def _below(self, base: str, glob: Glob) -> Iterator[str]:
+        try:
+            for entry in walk(self._root, base, glob.may_hold):
+                if not entry.is_directory and glob.matches(entry.path):
+                    yield self._checked(entry.path)
+        except OSError as error:
+            raise SeedRefused(refusal_of(error, f"{shown(glob.pattern)} cannot be looked for")) from error
+
+    def _checked(self, path: str) -> str:
+        """A path that was found, if a workspace can have it."""
+        problem = file_path(path, limits=self._limits)
+        if isinstance(problem, PathProblem):
+            raise SeedRefused(_answer(problem))
+        if self._portable:
+            if reason := spelling_problem(path):
+                raise SeedRefused(WorkspaceError("invalid_path", f"a file of the host cannot be read: {reason}"))
+            if portable := portable_problem(path):
+                raise SeedRefused(_answer(portable))
+        return path
+
+    def _check_names(self, tree: dict[str, Node]) -> None:
+        if self._portable and (problem := collision(tree)):
+            raise SeedRefused(_answer(problem))
+
+    def _check_links(self, tree: dict[str, Node]) -> None:
+        """A link that leads out of the workspace is no seed; one to what is not declared leads to nothing there."""
+        links = {path: node.target for path, node in tree.items() if isinstance(node, LinkNode)}
+        present = places(tree) if links else frozenset[str]()
+        for path, target in links.items():
+            problem = link_problem(path, target, tree, self._declaration, present)
+            if problem is not None and problem.code in _ESCAPES:
+                raise SeedRefused(problem)
+
+    # --- copies -------------------------------------------------------------
+
+    def _copy(self, path: str) -> Node | None:
+        sizes: list[int] = []
+
+        def copied(descriptor: int, status: os.stat_result) -> str:
+            self._limit("file_bytes", status.st_size)
+            digest, size = self._spool.put_file(_Source(self._root.calls, descriptor, self._take))
+            sizes.append(size)
+            return digest
+
+        node = self._node(path, self._seen(path, copied))
+        if isinstance(node, DirNode):
+            self._check_directory(path)
+        return replace(node, size=sizes[-1]) if isinstance(node, FileNode) else node
+
+    def _take(self, size: int, whole: int) -> None:
+        """Count bytes that are copied: of all files, and of the present one as a whole."""
+        self._limit("file_bytes", whole)
+        self._copied_bytes += size
+        self._limit("seeded_bytes", self._copied_bytes)
+
+    def _seen(self, path: str, hasher: Hasher) -> Seen:
+        try:
+            with self._root.parent(path) as (at, name):
+                return look(self._root.calls, at, name, hasher)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise SeedRefused(refusal_of(error, f"{shown(path)} cannot be read")) from error
+
+    def _node(self, path: str, seen: Seen) -> Node | None:
+        if seen == UNREADABLE:
+            raise SeedRefused(WorkspaceError("host_unavailable", f"{shown(path)} may not be read"))
+        if isinstance(seen, SpecialNode):
+            message = f"{shown(path)} is {seen.kind}; a step reads and writes files, links and directories"
+            raise SeedRefused(WorkspaceError("unsupported_file_type", message))
+        return seen
+
+    def _check_directory(self, path: str) -> None:
+        """A directory is no read; one that is to be removed is empty."""
+        if not self._declaration.removes(path):
+            raise SeedRefused(_answer(directory_problem(path)))
+        try:
+            with self._root.directory(path, listed=True) as descriptor:
+                names = self._root.calls.names(descriptor)
+        except OSError as error:
+            raise SeedRefused(refusal_of(error, f"{shown(path)} cannot be listed")) from error
+        if names:
+            message = f"{shown(path)} is a directory that is not empty; declare the removal of each file in it"
+            raise SeedRefused(WorkspaceError("unsupported_file_type", message))
+
+    # --- the baseline -------------------------------------------------------
+
+    def _baseline(self, tree: dict[str, Node]) -> dict[str, Node]:
+        """What stands at the write targets."""
+        found: dict[str, Node] = {}
+        for path in self._targets():
+            node = tree.get(path) or self._node(path, self._seen(path, self._measured))
+            if node is not None:
+                found[path] = node
+                self._limit("nodes", len(found))
+        return found
+
+    def _measured(self, descriptor: int, status: os.stat_result) -> str:
+        self._limit("file_bytes", status.st_size)
+        return self._measure(descriptor, status)
+
+    def _targets(self) -> Iterator[str]:
+        yield from self._declaration.outputs
+        for glob in self._declaration.write_globs:
+            yield from self._below(glob.base, glob)
+        for tree in self._declaration.trees:
+            yield tree
+            yield from self._in_tree(tree)
+
+    def _in_tree(self, tree: str) -> Iterator[str]:
+        """The files and links of a tree, and its empty directories."""
+        try:
+            for entry in walk(self._root, tree, lambda _: True):
+                if not entry.is_directory or entry.is_empty:
+                    yield self._checked(entry.path)
+        except OSError as error:
+            raise SeedRefused(refusal_of(error, f"{shown(tree)} cannot be looked through")) from error
+
+
+@final
+class _Source:
+    """Reads an open file, and says how much: `take` gets the size of each piece, and of all of them so far."""
+
+    def __init__(self, calls: SystemCalls, descriptor: int, take: Callable[[int, int], None]) -> None:
+        self._calls = calls
+        self._descriptor = descriptor
+        self._take = take
+        self._whole = 0
+
+    def read(self, size: int, /) -> bytes:
+        pieces: list[bytes] = []
+        while size and (piece := self._calls.read(self._descriptor, size)):
+            pieces.append(piece)
+            size -= len(piece)
+            self._whole += len(piece)
+            self._take(len(piece), self._whole)
+        return b"".join(pieces)
+
+
+def _answer(problem: PathProblem) -> LimitExceeded | WorkspaceError:
+    """A problem with a path as the answer of the host."""
+    if problem.limit:
+        return LimitExceeded(problem.code, problem.actual, problem.limit)
+    return WorkspaceError(problem.code, problem.message)
