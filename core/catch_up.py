@@ -11,7 +11,8 @@ from typing import TypeVar
 import msgspec
 from pydantic_core import PydanticSerializationError, ValidationError
 
-from .incremental import Spot, Unsettled, json_of, part_at, spot_of
+from .checks import Unsettled, part_at
+from .incremental import Spot, json_of, spot_of
 from .kind import is_dict, stands_for
 from .model import Path
 from .parts import root_of

@@ -9,7 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from . import draft, patch
+from .batch import Form
 from .draft import Drafted, run
+from .form import version_of
 from .model import Issue, Paths, Replace
 from .outcome import Failure, Outcome, Success
 from .paths import diff, minimal
@@ -60,6 +62,7 @@ def decide_change(
     updater: Callable[[_T], Replace[_T] | None],
     *,
     stored: bytes | None = None,
+    form: Form | None = None,
 ) -> Outcome[Change[_T], tuple[Issue, ...]]:
     """What `updater` makes of `state`; or all that is wrong with the state it made.
 
@@ -67,13 +70,14 @@ def decide_change(
     that breaks a rule of drafts. The changed paths are what the updater wrote; where it replaced the state, or where
     validation changed more, they come from a strict comparison of the two states. An updater that changed nothing, or
     wrote what was there already, leaves the very state, an empty patch and no paths. `stored` is the document of the
-    state, if it may be another than the schema makes of it, as one is that an earlier form of the type has written.
+    state, if it may be another than the schema makes of it, as one is that an earlier form of the type has written,
+    and `form` is its form; one of an earlier version is written anew even if the updater changed nothing.
     """
     try:
         drafted = run(state, updater, schema.key_types)
     except NotStorable as error:
         return Failure((Issue((), str(error)),))
-    return _settled(schema, state, drafted, stored)
+    return _settled(schema, state, drafted, stored, form)
 
 
 def decide_take(
@@ -83,6 +87,7 @@ def decide_take(
     claim: Callable[[_T, _R], None],
     *,
     stored: bytes | None = None,
+    form: Form | None = None,
 ) -> Outcome[Claimed[_T, _R] | Miss, tuple[Issue, ...]]:
     """What `claim` makes of what `selector` finds in `state`, as `decide_change` does; or what the selector read."""
     try:
@@ -92,7 +97,7 @@ def decide_take(
     selected = took.selected
     if took.drafted is None or selected is None or selected is False:
         return Success(Miss(took.read_paths))
-    settled = _settled(schema, state, took.drafted, stored)
+    settled = _settled(schema, state, took.drafted, stored, form)
     return settled if isinstance(settled, Failure) else Success(Claimed(selected, settled.unwrap()))
 
 
@@ -101,16 +106,16 @@ NOTHING: Final = patch.encode(patch.Patch())
 
 
 def _settled(
-    schema: StateSchema[_T], state: _T, drafted: Drafted[_T], stored: bytes | None
+    schema: StateSchema[_T], state: _T, drafted: Drafted[_T], stored: bytes | None, form: Form | None
 ) -> Outcome[Change[_T], tuple[Issue, ...]]:
-    if drafted.state is state and drafted.written == ():
-        return Success(Change(state, NOTHING, ()))
-    settled = schema.settle_written(state, drafted.state, drafted.written)
-    if settled is None:
+    settled: Settled[_T] = Settled(state, patch.Patch(), ())
+    if drafted.state is not state or drafted.written != ():
         outcome = schema.settle(state, drafted.state, drafted.written)
         if isinstance(outcome, Failure):
             return outcome
         settled = outcome.unwrap()
+    if stored is not None and version_of(form) < schema.form.version:
+        return Success(_rewritten(schema, settled, stored))
     if not settled.patch.operations:
         return Success(Change(state, NOTHING, ()))
     if stored is not None and schema.encode(state) != stored:

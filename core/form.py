@@ -101,7 +101,8 @@ def brought_up(json: bytes, form: Form | None, own: Form, upcasters: Upcasters) 
         if upcaster is None:
             return _failed(
                 f"the state was written in version {version} of its type, and nothing leads from version {begin} to "
-                f"{begin + 1}: give define_store upcasters={{{begin}: ...}}, {_WHAT_IT_DOES}"
+                f"{begin + 1}: give define_store upcasters={{{begin}: ...}}, {_WHAT_IT_DOES}; if there is nothing to "
+                f"change, give upcasters={{{begin}: lambda state: state}}"
             )
         try:
             value = _checked(upcaster(value), begin)

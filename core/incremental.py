@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 from pydantic_core import PydanticSerializationError, SchemaError, ValidationError, from_json
 
-from . import draft
+from .checks import Refused, Unsettled, checked, differing_at, narrows, part_at
 from .fidelity import differences
 from .kind import ATOMS, is_dict, is_list, stands_for
 from .model import Path, Paths
@@ -26,11 +26,10 @@ from .parts import NO_PART, part_of, root_of
 from .patch import Operation, Order, Patch, Put, Remove, Splice, between, replay
 from .paths import SHAPE, diff, minimal
 from .places import Place, Places
-from .record import record_type
 from .sharing import flat
 from .value import NotStorable, clone, same
 
-__all__ = ["Settled", "Spot", "Unsettled", "changed_of", "json_of", "part_at", "settle", "spot_of"]
+__all__ = ["Settled", "Spot", "changed_of", "json_of", "settle", "spot_of"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -52,21 +51,27 @@ class Spot(NamedTuple):
     checked: tuple[tuple[Path, Place], ...]
 
 
-class Unsettled(Exception):
-    """Only a look at the whole state can tell."""
-
-
 def settle(places: Places, before: _T, after: object, written: Paths) -> Settled[_T] | None:
-    """What a canonical state became that an updater changed at `written` only; None if the whole must be looked at."""
+    """What a canonical state became that an updater changed at `written` only; None if the whole must be looked at.
+
+    `Refused` says that it must, and that the state is not valid as it was written.
+    """
     try:
         return _Settling(places, before, after, written).settled(before)
+    except Refused:
+        raise
     except (Unsettled, ValidationError, SchemaError, PydanticSerializationError, NotStorable, RecursionError):
         return None
 
 
 class _Settling:
-    def __init__(self, places: Places, before: object, after: object, written: Paths) -> None:
+    """One settling. `confirms`: checks wrote some of what was written, and validation may change nothing more."""
+
+    def __init__(
+        self, places: Places, before: object, after: object, written: Paths, *, confirms: bool = False
+    ) -> None:
         self._places = places
+        self._confirms = confirms
         self._before = before
         self._after = after
         self._written = written
@@ -87,9 +92,18 @@ class _Settling:
         if not self._documents:
             return Settled(before, Patch(), ())
         state = stands_for(before, replay(self._before, Patch(tuple(self._values))))
-        for path, place in dict.fromkeys(checked for spot in spots for checked in spot.checked):
-            _check(place, part_at(state, path))
+        state, wrote = _after_checks(state, spots)
+        if wrote or (self._confirms and self._coerced):
+            return self._confirmed(before, state, wrote)
         return Settled(state, Patch(tuple(self._documents)), self._changed(state))
+
+    def _confirmed(self, before: _T, state: _T, wrote: list[Path]) -> Settled[_T]:
+        """The same with what checks wrote, once the parts and the checks above them leave it as it is."""
+        if self._confirms or narrows(self._after, state, wrote):
+            raise Refused
+        paths = minimal([*wrote, *self._coerced, *self._written])
+        changed = tuple(each for path in paths for each in differing_at(before, state, path))
+        return _Settling(self._places, before, state, changed, confirms=True).settled(before)
 
     # --- the parts that were written ------------------------------------------
 
@@ -212,7 +226,7 @@ class _Settling:
         if not self._coerced:
             return changed_of(self._before, state, self._written)
         coerced = minimal([*self._coerced, *self._written])
-        return tuple(each for path in coerced for each in _differing(self._before, state, path))
+        return tuple(each for path in coerced for each in differing_at(self._before, state, path))
 
 
 SURELY_READABLE: Final = 100
@@ -265,12 +279,6 @@ def _admit_length(place: Place, value: object) -> None:
         raise Unsettled
 
 
-def part_at(state: object, path: Path) -> object:
-    for segment in path:
-        state = part_of(state, segment)
-    return state
-
-
 def _is_equal(before: object, after: object, path: Path) -> bool:
     """Whether an atom was written that was there before."""
     if path and path[-1] is SHAPE:
@@ -284,45 +292,17 @@ def changed_of(before: object, after: object, written: Paths) -> Paths:
     return tuple(path for path in minimal(written) if not _is_equal(before, after, path))
 
 
-def _differing(before: object, after: object, path: Path) -> Iterable[Path]:
-    """Where two states differ at and beneath a path, as `diff` would say of the whole of them."""
-    if path and path[-1] is SHAPE:
-        old, new = root_of(part_at(before, path[:-1])), root_of(part_at(after, path[:-1]))
-        alike = is_list(old) and is_list(new) and len(old) == len(new)
-        alike = alike or (is_dict(old) and is_dict(new) and len(old) == len(new) and all(map(same, old, new)))
-        return () if alike else (path,)
-    old, new = part_at(before, path), part_at(after, path)
-    if old is NO_PART or new is NO_PART:
-        return () if old is new else (path,)
-    return [(*path, *each) for each in diff(old, new)]
-
-
-def _check(place: Place, record: object) -> None:
-    """Call the validators of a whole record on a draft of it; they may raise, and say so by a look at the whole."""
-    for roots, check in place.checks:
-        looked_at = record
-        for _ in range(roots):
-            looked_at = record_type(type(looked_at)).fields(looked_at)["root"]
-        try:
-            drafted = draft.run(looked_at, _Checking(check))
-        except Exception:
-            raise Unsettled from None
-        if drafted.written is None or not all(_is_equal(looked_at, drafted.state, path) for path in drafted.written):
-            raise Unsettled
-
-
-class _Checking:
-    """A validator as an updater, which must give back what it was given, and change nothing."""
-
-    __slots__ = ("_check",)
-
-    def __init__(self, check: object) -> None:
-        self._check = check
-
-    def __call__(self, record: object) -> None:
-        assert callable(self._check)
-        if self._check(record) is not record:
-            raise Unsettled
+def _after_checks(state: _T, spots: Sequence[Spot]) -> tuple[_T, list[Path]]:
+    """The state as the validators of its records leave it, the innermost first, and where they changed it."""
+    records = dict.fromkeys(each for spot in spots for each in spot.checked)
+    reached: object = state
+    wrote: list[Path] = []
+    for path, place in sorted(records, key=lambda each: len(each[0]), reverse=True):
+        record, changed = checked(place, part_at(reached, path))
+        if changed:
+            reached = replay(reached, Patch((Put(path, record),)))
+            wrote += [(*path, *each) for each in changed]
+    return stands_for(state, reached), wrote
 
 
 def _beneath(path: Path, operation: Operation) -> Operation:

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, TypeGuard, final
 
 from .core_schema import OPAQUE, Compiled, Node, compile_part, is_node
 from .kind import is_class, is_dict, is_list, is_tuple
-from .model import Path
+from .model import Path, Paths
 from .parts import root_of
 from .paths import EACH
 
@@ -327,18 +327,33 @@ class Places:
 
     def barriers(self) -> tuple[Barrier, ...]:
         """Every barrier, once for each node of the schema, in the order of the fields."""
-        found: list[Barrier] = []
+        return tuple(Barrier(path, place.why) for path, place in self.beneath(self.root) if place.why)
+
+    def growing(self, place: Place) -> Paths:
+        """Where beneath a place there are parts that may hold any number of others, none beneath another."""
+        return tuple(path for path, each in self.beneath(place, into_growing=False) if self._can_grow(each))
+
+    def beneath(self, place: Place, *, into_growing: bool = True) -> Iterator[tuple[Path, Place]]:
+        """A place and those beneath it, once for each node of the schema, in the order of the fields."""
         seen: set[int] = set()
-        open_places: list[tuple[Path, Place]] = [((), self.root)]
+        open_places: list[tuple[Path, Place]] = [((), place)]
         while open_places:
             path, place = open_places.pop(0)
             if id(place) in seen:
                 continue
             seen.add(id(place))
-            if place.why:
-                found.append(Barrier(path, place.why))
-            open_places += [((*path, name), child) for name, child in place.children()]
-        return tuple(found)
+            yield path, place
+            if into_growing or not self._can_grow(place):
+                open_places += [((*path, name), child) for name, child in place.children()]
+
+    def _can_grow(self, place: Place) -> bool:
+        if not place.is_barrier:
+            return place.has_elements
+        return _asks(place.schema, self, _is_growing, set(), into_records=True)
+
+
+def _is_growing(node: Node) -> bool:
+    return node.get("type") in ("list", "set", "frozenset", "dict") or node.get("variadic_item_index") is not None
 
 
 def _is_of_record(node: Node) -> bool:
@@ -350,9 +365,11 @@ def _is_informed(node: Node) -> bool:
     return bool(node.get("default_factory_takes_data")) or (is_node(function) and function.get("type") == "with-info")
 
 
-def _asks(node: object, places: Places, asks: Callable[[Node], bool], seen: set[int]) -> bool:
+def _asks(
+    node: object, places: Places, asks: Callable[[Node], bool], seen: set[int], *, into_records: bool = False
+) -> bool:
     if is_list(node) or is_tuple(node):
-        return any(_asks(part, places, asks, seen) for part in node)
+        return any(_asks(part, places, asks, seen, into_records=into_records) for part in node)
     if not is_node(node) or id(node) in seen:
         return False
     seen.add(id(node))
@@ -360,7 +377,8 @@ def _asks(node: object, places: Places, asks: Callable[[Node], bool], seen: set[
         return True
     kind = node.get("type")
     if kind == "definition-ref":
-        return _asks(places.resolved(node), places, asks, seen)
-    if kind in ("model", "dataclass", "typed-dict"):
+        return _asks(places.resolved(node), places, asks, seen, into_records=into_records)
+    if kind in ("model", "dataclass", "typed-dict") and not into_records:
         return False  # a record itself, which what is in it may ask for
-    return any(_asks(part, places, asks, seen) for name, part in node.items() if name not in OPAQUE)
+    parts = [part for name, part in node.items() if name not in OPAQUE]
+    return _asks(parts, places, asks, seen, into_records=into_records)

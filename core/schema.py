@@ -24,13 +24,14 @@ from .admission import admit
 from .atom_change import settle_atom
 from .batch import Form
 from .catch_up import advance
+from .checks import Refused, WholeCheck, whole_checks
 from .core_schema import compile_schema
 from .fidelity import Difference, differences, own_fields
 from .fingerprint import fingerprint
 from .form import NO_UPCASTERS, Upcasters, brought_up, refused
 from .incremental import Settled
 from .kind import is_dict, key_text, stands_for
-from .model import Issue, Path, Paths
+from .model import Issue, Path, Paths, StoreKey
 from .outcome import Failure, Outcome, Success
 from .parts import NO_PART, items_of, part_of
 from .patch import Patch, between, replay_document
@@ -43,7 +44,7 @@ from .value import NotStorable, clone, same
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-__all__ = ["Barrier", "Settled", "StateSchema", "Valid", "Validation", "admit_validation"]
+__all__ = ["Barrier", "Disagreement", "Settled", "StateSchema", "Valid", "Validation", "admit_validation"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
@@ -73,6 +74,23 @@ def admit_validation(validation: object) -> Validation:
             return "both"
         case _:
             raise ValueError(f'validation={validation!r} is not "incremental", "full" or "both"')
+
+
+class Disagreement(AssertionError):
+    """The two ways to validate have two answers for one change: a validator is to blame, or a bug."""
+
+    def __init__(self, type_: object, found: object, key: StoreKey | None = None) -> None:
+        where = "" if key is None else f"store {key}: "
+        super().__init__(
+            f"{where}incremental and full validation of {type_!r} disagree at {found!r}; "
+            "a validator that is no function of what it is given alone does that, and so does a bug: please report it"
+        )
+        self.type_ = type_
+        self.found = found
+
+    def of(self, key: StoreKey) -> Disagreement:
+        """The same, which names the store."""
+        return Disagreement(self.type_, self.found, key)
 
 
 class StateSchema(Generic[_T]):
@@ -122,23 +140,22 @@ class StateSchema(Generic[_T]):
         cost is that of what was written; `barriers` says where it does not. Validation that finds something wrong, or
         changes what it was given in a way that reaches further, looks at the whole.
         """
-        settled = self.settle_written(before, after, written)
-        if settled is not None:
-            return Success(settled)
-        return self._settle_whole(before, after, written)
-
-    def settle_written(self, before: _T, after: _T, written: Paths | None) -> Settled[_T] | None:
-        """The same where what was written says it all; None where only the whole does."""
         if written is None or self._validation == "full":
-            return None
-        settled = None
-        if len(written) == 1:
-            settled = settle_atom(self._places.root, before, after, written[0])
+            return self._settle_whole(before, after, written)
+        try:
+            settled = self._settle_written(before, after, written)
+        except Refused:
+            return self._settle_whole(before, after, None)  # as it was written it is not valid: no need to look
         if settled is None:
-            settled = incremental.settle(self._places, before, after, written)
-        if settled is not None and self._validation == "both":
+            return self._settle_whole(before, after, written)
+        if self._validation == "both":
             self._compare(settled, self._settle_whole(before, after, written))
-        return settled
+        return Success(settled)
+
+    def _settle_written(self, before: _T, after: _T, written: Paths) -> Settled[_T] | None:
+        """The same where what was written says it all; None where only the whole does."""
+        settled = settle_atom(self._places.root, before, after, written[0]) if len(written) == 1 else None
+        return settled or incremental.settle(self._places, before, after, written)
 
     def advance(self, state: _T, patch: Patch) -> Outcome[_T, Issues]:
         """The canonical state to which a patch of documents leads from `state`, which is canonical and not changed.
@@ -154,6 +171,10 @@ class StateSchema(Generic[_T]):
     def barriers(self) -> tuple[Barrier, ...]:
         """Where a change costs as much as a larger part of the state, and why."""
         return self._places.barriers()
+
+    def checks(self) -> tuple[WholeCheck, ...]:
+        """The validators of whole records that may read much at each change."""
+        return whole_checks(self._places)
 
     def _settle_whole(self, before: _T, after: _T, written: Paths | None) -> Outcome[Settled[_T], Issues]:
         valid, exact = (None, False) if written is None else self._as_written(after, written)
@@ -176,10 +197,7 @@ class StateSchema(Generic[_T]):
         if isinstance(whole, Success) and same(settled.state, whole.unwrap().state):
             return
         found = whole.failure() if isinstance(whole, Failure) else diff(settled.state, whole.unwrap().state)
-        raise AssertionError(
-            f"incremental and full validation of {self.type_!r} disagree at {found!r}; "
-            "a validator that is no function of what it is given alone does that, and so does a bug: please report it"
-        )
+        raise Disagreement(self.type_, found)
 
     def decode(self, json: bytes) -> Outcome[_T, Issues]:
         """A fresh state from its JSON document, or why the type does not accept it."""

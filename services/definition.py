@@ -68,9 +68,9 @@ class StoreDefinition(Generic[_T]):
         return self._schema
 
     def explain(self) -> Explanation:
-        """What a change costs: which parts of a state are validated by themselves, and which only together, and why."""
+        """What a change costs: which parts of a state are validated only together, and which validators read much."""
         named = self._type.__name__ if isinstance(self._type, type) else str(self._type)
-        return Explanation(named, self._schema.barriers())
+        return Explanation(named, self._schema.barriers(), self._schema.checks())
 
     def key(self, id: str) -> StoreKey:
         """The key of the store with this id; a ValueError if it cannot be an id."""
@@ -103,8 +103,9 @@ def define_store(
 
     `version` is that of the type: raise it when the type no longer accepts what was written, and let `upcasters[n]`
     make the JSON value of a state of version n into that of version n + 1. They are functions without side effects, and
-    run whenever an older state is read; the next change writes it in the new form, and nothing else does. A state from
-    which no way leads, or that a newer version wrote, is `InvalidState`, and stays as it is.
+    run whenever an older state is read; the next change writes it in the new form, even one that changes nothing, and
+    nothing else does. `lambda state: state` says that there is nothing to change. A state from which no way leads, or
+    that a newer version wrote, is `InvalidState`, and stays as it is.
 
     `validation` is how a changed state is validated: "incremental", where it was written; "full", as a whole; "both",
     which compares the two and raises AssertionError where they differ, in search of a validator that has two answers.

@@ -162,7 +162,8 @@ def test_a_missing_upcaster_is_named() -> None:
     schema = StateSchema(Person, version=3, upcasters={1: split})
     assert message_of(held_in(OLD, V1.form).read(schema)) == (
         "the state was written in version 1 of its type, and nothing leads from version 2 to 3: give define_store "
-        "upcasters={2: ...}, a function that makes the JSON value of the old state into that of the new one"
+        "upcasters={2: ...}, a function that makes the JSON value of the old state into that of the new one; if there "
+        "is nothing to change, give upcasters={2: lambda state: state}"
     )
     assert isinstance(held_in(b'{"first":"A","last":"L"}', schema.form).read(schema), Success)
 
@@ -281,19 +282,57 @@ def test_the_first_change_writes_the_new_form_and_the_whole_difference(document:
         assert (held.document(), held.form) == (document, form)
 
 
-def test_a_change_that_changes_nothing_leaves_the_old_form() -> None:
-    def write_the_same(person: Person) -> None:
-        person.first = "Ada"
+def write_the_same(person: Person) -> None:
+    person.first = "Ada"
 
-    updaters: tuple[Callable[[Person], Replace[Person] | None], ...] = (lambda _: None, Replace, write_the_same)
-    for updater in updaters:
-        planned = Update(KEY, V3, updater).plan(held_in(OLD, V1.form))
-        (write,) = planned.batch.writes
+
+@pytest.mark.parametrize("form", [V1.form, None])
+def test_a_change_that_changes_nothing_writes_the_form_of_a_newer_version(form: Form | None) -> None:
+    operations: list[Operation[Any, Any]] = [
+        Update(KEY, V3, lambda _: None, STEP),
+        UpdateFrom(KEY, V3, TIP, Replace),
+        Update(KEY, V3, write_the_same),
+        Take(KEY, V3, lambda person: person.first, lambda _, __: None),
+    ]
+    for operation in operations:
+        planned = operation.plan(held_in(OLD, form))
+        write = planned.batch.writes[0]
         assert isinstance(write, PatchStore)
-        assert (write.form, write.changed, replay_json(OLD, [write.patch])) == (None, (), OLD)
+        document = replay_json(OLD, [write.patch])
+        assert (write.form, V3.decode(document)) == (V3.form, Success(ADA))
+        assert write.changed is not None
+        assert {path[0] for path in write.changed} >= {"name", "first", "last"}
         then = planned.held
         assert then is not None
-        assert (then.document(), then.form, then.read(V3)) == (OLD, V1.form, Success(ADA))
+        assert (then.document(), then.form) == (document, V3.form)
+        (second,) = Update(KEY, V3, lambda _: None).plan(then).batch.writes
+        assert isinstance(second, PatchStore)
+        assert (second.form, second.changed) == (None, ()), "once is enough"
+
+
+def test_a_newer_version_that_changes_no_document_is_written_as_a_form_alone() -> None:
+    schema = StateSchema(Name, version=2, upcasters={1: same})
+    planned = Update(KEY, schema, lambda _: None).plan(held_in(OLD, V1.form))
+    (write,) = planned.batch.writes
+    assert isinstance(write, PatchStore)
+    assert (write.form, write.changed, replay_json(OLD, [write.patch])) == (schema.form, (), OLD)
+    assert planned.held is not None
+    assert planned.held.form == schema.form
+
+
+def test_a_change_that_changes_nothing_leaves_another_form_of_the_same_version() -> None:
+    """Neither is the older one, and the other may know a field that this one would drop."""
+    updaters: tuple[Callable[[Person], Replace[Person] | None], ...] = (lambda _: None, Replace, write_the_same)
+    other = Form(3, "f")
+    document = b'{"last":"Lovelace","first":"Ada","more":1}'
+    for updater in updaters:
+        planned = Update(KEY, V3, updater).plan(held_in(document, other))
+        (write,) = planned.batch.writes
+        assert isinstance(write, PatchStore)
+        assert (write.form, write.changed, replay_json(document, [write.patch])) == (None, (), document)
+        then = planned.held
+        assert then is not None
+        assert (then.document(), then.form) == (document, other)
 
 
 def test_a_change_back_to_the_bytes_of_the_old_document_is_one_of_form() -> None:
@@ -380,9 +419,10 @@ def nobody(person: Person) -> str | None:
 
 def committed(form: Form | None, *, then: tuple[Form | None, ...] = ()) -> list[Commit]:
     """A change of an old state by a program of the third version, and changes of nothing after it."""
-    write = Update(KEY, V3, rename).plan(held_in(OLD, V1.form)).batch.writes[0]
+    renamed = Update(KEY, V3, rename).plan(held_in(OLD, V1.form))
+    write = renamed.batch.writes[0]
     assert isinstance(write, PatchStore)
-    nothing = Update(KEY, V3, lambda _: None).plan(held_in(OLD, V1.form)).batch.writes[0]
+    nothing = Update(KEY, V3, lambda _: None).plan(renamed.held).batch.writes[0]
     assert isinstance(nothing, PatchStore)
     later = [Commit(Revision("i-1", 5 + at), nothing.patch, each) for at, each in enumerate(then)]
     return [Commit(NEXT, write.patch, form), *later]

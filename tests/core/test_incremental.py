@@ -25,7 +25,7 @@ from stepwell.core.schema import Settled, StateSchema
 from stepwell.core.sharing import BIG
 from stepwell.core.value import NotStorable, clone, same
 
-from .families import big, choices, containers, records, validators
+from .families import big, choices, containers, records, validators, writers
 from .families.family import Family, Updates
 
 UPDATES = 250
@@ -124,11 +124,12 @@ FAMILIES = {
         *(choices.FAMILY, choices.ROOT),
         validators.FAMILY,
         *(records.FAMILY, records.ROOT),
+        *(writers.FAMILY, writers.ROOT),
         big.FAMILY,
     )
 }
 
-EXAMPLES = {"containers": 80, "choices": 80, "validators": 80, "records": 80}
+EXAMPLES = {"containers": 80, "choices": 80, "validators": 80, "records": 80, "writers": 40}
 SOAK = bool(os.environ.get("STEPWELL_SOAK"))
 
 

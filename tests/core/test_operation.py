@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, field_validator
 
 from stepwell.core.batch import (
     Batch,
@@ -358,3 +359,38 @@ def test_a_base_is_due_when_the_log_costs_more_than_half_the_state(rows: int, si
 def test_a_small_state_gets_a_base_after_about_a_hundred_patches() -> None:
     rows = next(rows for rows in range(1_000) if wants_base(Held(TIP, 2, rows, 10 * rows)))
     assert 80 <= rows <= 110
+
+
+# --- two ways to validate -----------------------------------------------------------------------
+
+
+class Fickle(BaseModel):
+    """Its validator has another answer when it is asked again."""
+
+    n: int = 0
+
+    @field_validator("n")
+    @classmethod
+    def count(cls, value: int) -> int:
+        if value:
+            ANSWERS.append(value)
+        return value if len(ANSWERS) < 2 else value + value % 2
+
+
+ANSWERS: list[int] = []
+
+
+def count_up(state: Fickle) -> None:
+    state.n = 3
+
+
+def test_validation_both_ways_names_the_store_where_they_disagree() -> None:
+    fickle = StateSchema(Fickle, "both")
+    held = held_at(b'{"n":0}')
+    for operation in (
+        Update(KEY, fickle, count_up),
+        Take(KEY, fickle, lambda state: state, lambda state, _: count_up(state)),
+    ):
+        ANSWERS.clear()
+        with pytest.raises(AssertionError, match=r"store counters/c: incremental and full validation of .*Fickle"):
+            operation.plan(held)
