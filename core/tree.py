@@ -14,7 +14,17 @@ from typing import TypeAlias, assert_never, final
 
 from .node import DirNode, FileNode, LinkNode, Node, Tree, digest_of
 
-__all__ = ["NodeChange", "NodeForm", "apply", "bundle_identity", "changes", "diff_identity", "node_form", "path_order"]
+__all__ = [
+    "NodeChange",
+    "NodeForm",
+    "apply",
+    "bundle_identity",
+    "changes",
+    "diff_identity",
+    "node_form",
+    "path_order",
+    "tree_digest",
+]
 
 NodeForm: TypeAlias = list[str | bool]
 """A node as JSON: `["f", digest, executable]`, `["l", target]` or `["d"]`."""
@@ -62,6 +72,11 @@ def bundle_identity(made: Iterable[NodeChange]) -> str:
     return "bundle1_" + _identity([[it.path, _form(it.before), _form(it.after)] for it in _ordered(made)])
 
 
+def tree_digest(tree: Tree) -> str:
+    """The digest of what stands where."""
+    return _digest([[path, node_form(tree[path])] for path in sorted(tree, key=path_order)])
+
+
 def node_form(node: Node) -> NodeForm:
     """A node as the JSON that identities and manifests are made of."""
     match node:
@@ -84,7 +99,10 @@ def _ordered(made: Iterable[NodeChange]) -> list[NodeChange]:
 
 
 def _identity(entries: object) -> str:
+    return _digest({"kind": "workspace-diff", "v": 1, "entries": entries})
+
+
+def _digest(form: object) -> str:
     # With ASCII keys, no floats and valid Unicode this is RFC 8785, byte for byte.
-    form = {"kind": "workspace-diff", "v": 1, "entries": entries}
     text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return digest_of(text.encode())

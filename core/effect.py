@@ -1,0 +1,35 @@
+"""An effect that a step asks for outside: what is to be done, and the key by which it is done once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .model import check_name
+from .node import digest_of
+from .strict_json import StrictJson
+
+__all__ = ["Effect", "as_effect"]
+
+_JSON = StrictJson("make it JSON, which is what is sent and recorded")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """`payload` is JSON; two effects with one `key` are one effect, whatever their payloads.
+
+    Building it raises TypeError for a payload that is not JSON, ValueError for a key that is none.
+    """
+
+    key: str
+    payload: object = None
+
+    def __post_init__(self) -> None:
+        check_name("the key of an effect", self.key)
+        _JSON.encode(self.payload, f"the payload of the effect {self.key!r}")
+
+
+def as_effect(value: object) -> Effect:
+    """`value` itself, or, if it is JSON, the effect whose key is the digest of it: equal values are one effect."""
+    if isinstance(value, Effect):
+        return value
+    return Effect("sha256:" + digest_of(_JSON.encode(value, "a queued effect")), value)

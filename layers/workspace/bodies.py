@@ -1,0 +1,143 @@
+"""Executing the body of a step: a Python callable with a scoped workspace, or a command in a sandbox of the system."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Final, cast, final
+
+from ...core.boundary import Declaration
+from ...core.command import Command
+from ...core.evidence import Evidence
+from ...core.node import FileNode
+from ...core.step_sandbox import LimitExceeded, WorkspaceError
+from ...core.tree import tree_digest
+from ...services.step_sandbox import Workspace, WorkspaceRefusal
+from ..driver.execution import as_recorded, left_by_exit
+from .command_bodies import Commands
+from .ended import Ended, Left
+from .host import Seed
+from .options import Options
+from .scoped import ScopedWorkspace
+from .session import Session
+
+__all__ = ["Bodies"]
+
+THREADS: Final = 32
+"""How many bodies that are not async may be executed at once; more wait for their turn."""
+
+
+@final
+class Bodies:
+    """Executes bodies in this process, and commands by a runner."""
+
+    def __init__(self, options: Options, commands: Commands) -> None:
+        self._options = options
+        self._commands = commands
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="stepwell-body")
+
+    def close(self) -> None:
+        """Begin no more. A body on a thread cannot be stopped and is not waited for: its workspace refuses all."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @asynccontextmanager
+    async def run(
+        self,
+        seed: Seed,
+        declaration: Declaration,
+        body: Command | Callable[[Workspace], object],
+        has: Callable[[str], bool],
+    ) -> AsyncGenerator[Ended | LimitExceeded | WorkspaceError]:
+        """Execute a body on a seed. What it left can be read within the context."""
+        if isinstance(body, Command):
+            async with self._commands.run(seed, declaration, body, has) as ended:
+                yield ended
+            return
+        session = Session(seed, declaration, self._options.limits, self._options.roots, has)
+        try:
+            yield await self._call(session, seed, body)
+        finally:
+            session.close()
+
+    async def _call(
+        self, session: Session, seed: Seed, body: Callable[[Workspace], object]
+    ) -> Ended | LimitExceeded | WorkspaceError:
+        wall = self._options.limits.wall
+        output: object = None
+        failure: Exception | None = None
+        limit = asyncio.timeout(wall / 1_000)
+        try:
+            async with limit:
+                output = await self._result(body, ScopedWorkspace(session))
+            session.finish()
+        except TimeoutError as error:
+            if limit.expired():
+                return LimitExceeded("wall", wall, wall)
+            failure = error
+        except SystemExit as left:
+            failure = left_by_exit(left, "the body")
+        except asyncio.CancelledError as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            failure = RuntimeError(f"the body cancelled itself: {error}")
+        except Exception as error:
+            failure = error
+        finally:
+            session.end()
+        if session.exceeded is not None:
+            return session.exceeded
+        return self._ended(session, seed, output, failure)
+
+    async def _result(self, body: Callable[[Workspace], object], workspace: Workspace) -> object:
+        if inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(type(body).__call__):
+            result = body(workspace)
+        else:
+            within = copy_context()
+
+            def call() -> _Returned | BaseException:
+                return within.run(_called, body, workspace)
+
+            called = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            if isinstance(called, BaseException):
+                raise called
+            result = called.output
+        return await cast(Awaitable[object], result) if inspect.isawaitable(result) else result
+
+    def _ended(self, session: Session, seed: Seed, output: object, failure: Exception | None) -> Ended:
+        tree = session.overlay.tree()
+        files = {path: node.digest for path, node in tree.items() if isinstance(node, FileNode)}
+        evidence = Evidence(
+            backend="python",
+            policy_digest=self._options.policy_digest,
+            probe_digest=None,
+            completeness="complete" if session.observations.complete else "partial",
+            base_digest=tree_digest(seed.tree),
+            observed=tuple(session.observations),
+        )
+        return Ended(
+            left=Left(tree, lambda path: session.contents(files[path]), session.observations.undeclared),
+            output=output,
+            level="cooperative",
+            evidence=evidence,
+            effects=tuple(session.effects),
+            failed=None if failure is None else as_recorded(failure),
+            refused=failure.error if isinstance(failure, WorkspaceRefusal) else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    output: object
+
+
+def _called(body: Callable[[Workspace], object], workspace: Workspace) -> _Returned | BaseException:
+    """What the body gives or raises, as a value: a future cannot hold every exception."""
+    try:
+        return _Returned(body(workspace))
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        return error

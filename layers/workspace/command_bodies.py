@@ -1,0 +1,152 @@
+"""Commands as bodies: executed by a runner, and what came of it told as of any other body; or refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Protocol, final
+
+from ...core.boundary import Declaration
+from ...core.command import Command, CommandOutput, CommandRefused
+from ...core.evidence import Evidence
+from ...core.link_rules import places
+from ...core.lookup import Lookup, Sightings
+from ...core.model import RecordedError
+from ...core.node import FileNode
+from ...core.observation import Observation
+from ...core.outcome import Failure
+from ...core.step_sandbox import LimitExceeded, WorkspaceError
+from ...core.tree import tree_digest
+from .command.runner import CommandLost, CommandResult, CommandRunner, Proof, RunFailure
+from .ended import Ended, Left
+from .host import Seed
+from .options import Options
+
+__all__ = ["Commands", "IsolatedCommands", "NoCommands"]
+
+SHOWN_BYTES: Final = 4_096
+"""How much of the end of what a failed command said is recorded."""
+
+
+class Commands(Protocol):
+    def run(
+        self, seed: Seed, declaration: Declaration, command: Command, has: Callable[[str], bool]
+    ) -> AbstractAsyncContextManager[Ended | LimitExceeded | WorkspaceError, bool | None]:
+        """Execute a command on a seed. What it left can be read within the context."""
+        ...
+
+
+@final
+class NoCommands:
+    """Refuses every command."""
+
+    @asynccontextmanager
+    async def run(
+        self, seed: Seed, declaration: Declaration, command: Command, has: Callable[[str], bool]
+    ) -> AsyncGenerator[Ended | LimitExceeded | WorkspaceError]:
+        message = "commands need a folder and bubblewrap; this sandbox has neither: give it a Python function"
+        yield WorkspaceError("unsupported_boundary", message)
+
+
+@final
+class IsolatedCommands:
+    """Executes commands under bubblewrap. What one looks up and the host has, but the step did not declare, is told."""
+
+    def __init__(self, runner: CommandRunner, options: Options) -> None:
+        self._runner = runner
+        self._options = options
+
+    @asynccontextmanager
+    async def run(
+        self, seed: Seed, declaration: Declaration, command: Command, has: Callable[[str], bool]
+    ) -> AsyncGenerator[Ended | LimitExceeded | WorkspaceError]:
+        proof = await self._runner.prove()
+        if isinstance(proof, Failure):
+            yield _refusal(proof.failure())
+            return
+        ran = await self._runner.run(seed, declaration, command, self._options.limits)
+        if isinstance(ran, Failure):
+            yield _refusal(ran.failure())
+            return
+        result = ran.unwrap()
+        try:
+            yield self._ended(result, proof.unwrap(), seed, declaration, command, has)
+        finally:
+            result.close()
+
+    def _ended(
+        self,
+        result: CommandResult,
+        proof: Proof,
+        seed: Seed,
+        declaration: Declaration,
+        command: Command,
+        has: Callable[[str], bool],
+    ) -> Ended | WorkspaceError:
+        if result.unsupported:
+            left = ", ".join(f"{each.path} ({each.what})" for each in result.unsupported[:5])
+            return WorkspaceError("unsupported_file_type", f"the command left what no workspace holds: {left}")
+        seeded = places(seed.tree)
+        sightings = result.sightings(
+            declared=declaration.reads,
+            seeded=seeded.__contains__,
+            host_has=lambda path: os.path.lexists(path) if path.startswith("/") else has(path),
+            strict_probes=self._options.strict_probes,
+        )
+        evidence = Evidence(
+            backend=f"{proof.backend} {proof.version}",
+            policy_digest=proof.policy_digest,
+            probe_digest=proof.probe_digest,
+            completeness="complete" if result.complete else "partial",
+            base_digest=tree_digest(seed.tree),
+            observed=tuple(_observed(sightings, seed)),
+            notes=_notes(result),
+        )
+        return Ended(
+            left=Left(result.tree, result.contents.open, frozenset(_undeclared(sightings, seed, declaration))),
+            output=result.output,
+            level="enforced",
+            evidence=evidence,
+            failed=None if result.output.exit_code in command.ok else _failed(command, result.output),
+        )
+
+
+def _refusal(failure: RunFailure) -> LimitExceeded | WorkspaceError:
+    match failure:
+        case CommandRefused(_, message):
+            return WorkspaceError("unsupported_boundary", message)
+        case CommandLost(reason):
+            return WorkspaceError("host_unavailable", reason)
+        case LimitExceeded() | WorkspaceError():
+            return failure
+
+
+def _failed(command: Command, output: CommandOutput) -> RecordedError:
+    said = output.stderr[-SHOWN_BYTES:].decode(errors="replace")
+    last = said.strip().rpartition("\n")[2]
+    message = f"{command.argv[0]} ended with exit code {output.exit_code}" + (f": {last}" if last else "")
+    return RecordedError("CommandFailed", message, said)
+
+
+def _undeclared(sightings: Sightings, seed: Seed, declaration: Declaration) -> list[str]:
+    """What was looked at without leave; the content of a file that is there only to be removed is that too."""
+    removals = (look.path for look in sightings.seen if look.kind in ("read", "exec") and look.path in seed.tree)
+    return [*sightings.undeclared, *(path for path in removals if not declaration.reads(path))]
+
+
+def _observed(sightings: Sightings, seed: Seed) -> list[Observation]:
+    seen = [_observation(look, seed) for look in sightings.seen if look.path in seed.tree]
+    probes = [Observation("probe", path, "absent") for path in sightings.probes]
+    return [*seen, *(Observation("read", path, "undeclared") for path in sightings.undeclared), *probes]
+
+
+def _observation(look: Lookup, seed: Seed) -> Observation:
+    node = seed.tree[look.path]
+    outcome = node.digest if isinstance(node, FileNode) else "present"
+    return Observation("read" if look.kind == "create" else look.kind, look.path, outcome)
+
+
+def _notes(result: CommandResult) -> tuple[str, ...]:
+    cut = (("stdout", result.stdout_cut), ("stderr", result.stderr_cut))
+    return tuple(f"{stream} was cut off" for stream, is_cut in cut if is_cut)

@@ -1,0 +1,263 @@
+"""A host in memory: the files that a test gives, and what steps and the test itself make of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from sys import maxsize
+from threading import RLock
+from typing import BinaryIO, Final, final
+
+from ...core.boundary import Declaration, directory_problem
+from ...core.glob import Glob
+from ...core.node import DirNode, FileNode, LinkNode, Node, digest_of
+from ...core.outcome import Failure, Outcome, Success
+from ...core.overlay import Overlay
+from ...core.step_sandbox import LimitExceeded, MaterializationConflict, WorkspaceError
+from ...core.tree import NodeChange, path_order
+from ...core.workspace_limits import WorkspaceLimits
+from ...core.workspace_path import PathProblem, ancestors, file_path
+from .host import CopiedBack, Seed
+
+__all__ = ["MemoryFiles", "MemoryHost"]
+
+_DIR: Final = DirNode()
+
+
+@final
+class MemoryFiles(Mapping[str, bytes]):
+    """The files of a host in memory, by path. A test reads what steps wrote, and changes files as somebody else would.
+
+    Text is kept as UTF-8. A path that names nothing in a workspace is a ValueError. Any thread may call.
+    """
+
+    def __init__(self, files: Mapping[str, bytes | str] | None = None) -> None:
+        self.lock = RLock()
+        self._tree = Overlay({}, maxsize, maxsize)
+        self._bytes: dict[str, bytes] = {}
+        for path, data in (files or {}).items():
+            self.write(path, data)
+
+    def __getitem__(self, path: str) -> bytes:
+        match self._tree.node(path):
+            case FileNode(digest):
+                return self._bytes[digest]
+            case _:
+                raise KeyError(path)
+
+    def __iter__(self) -> Iterator[str]:
+        with self.lock:
+            return iter([path for path in self._tree.leaves() if isinstance(self._tree.node(path), FileNode)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def node(self, path: str) -> Node | None:
+        """What stands at a path; a link is not followed."""
+        return self._tree.node(path)
+
+    def paths(self) -> list[str]:
+        """The paths of all files and links, in the order of their bytes."""
+        return self._tree.leaves()
+
+    def write(self, path: str, data: bytes | str, *, executable: bool = False) -> None:
+        """Make or replace a file."""
+        kept = data.encode() if isinstance(data, str) else bytes(data)
+        self.put(path, FileNode(digest_of(kept), len(kept), executable), kept)
+
+    def make_link(self, path: str, target: str) -> None:
+        """Make or replace a symbolic link."""
+        self.put(path, LinkNode(target))
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory."""
+        self.put(path, _DIR)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, a link or an empty directory."""
+        with self.lock:
+            if self._tree.node(path) is None:
+                raise KeyError(path)
+            _raise(self._tree.drop(path))
+
+    def put(self, path: str, node: Node, data: bytes | None = None) -> None:
+        """Put a node at a path; of a file also its bytes."""
+        checked = file_path(path, ())
+        if isinstance(checked, PathProblem):
+            raise ValueError(checked.message)
+        with self.lock:
+            if isinstance(node, DirNode):
+                _raise(self._tree.make_dir(checked))
+                return
+            _raise(self._tree.put(checked, node))
+            if data is not None and isinstance(node, FileNode):
+                self._bytes[node.digest] = data
+
+    def is_within_link(self, path: str) -> bool:
+        """Whether the way to a path leads through a link."""
+        return any(isinstance(self._tree.node(directory), LinkNode) for directory in ancestors(path))
+
+    def prune(self, directory: str) -> None:
+        """Remove a directory if nothing is in it."""
+        if self._tree.node(directory) == _DIR and not self._tree.names(directory):
+            _raise(self._tree.drop(directory))
+
+
+def _raise(problem: WorkspaceError | LimitExceeded | None) -> None:
+    if problem is not None:
+        raise ValueError(problem.message if isinstance(problem, WorkspaceError) else problem.what)
+
+
+@final
+class _Copies:
+    """Copies of the contents of seeds."""
+
+    def __init__(self, contents: dict[str, bytes]) -> None:
+        self._contents = contents
+
+    def open(self, path: str) -> BinaryIO:
+        return io.BytesIO(self._contents[path])
+
+    def close(self) -> None:
+        self._contents = {}
+
+
+@final
+class MemoryHost:
+    """A `WorkspaceHost` over files in memory, by the rules of the one over a folder."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self._files = files
+
+    def has(self, path: str) -> bool:
+        with self._files.lock:
+            return self._files.node(path) is not None
+
+    def seed(self, declaration: Declaration, limits: WorkspaceLimits) -> Outcome[Seed, LimitExceeded | WorkspaceError]:
+        with self._files.lock:
+            return self._seed(declaration, limits)
+
+    def _seed(self, declaration: Declaration, limits: WorkspaceLimits) -> Outcome[Seed, LimitExceeded | WorkspaceError]:
+        named = [read.path for read in declaration.read_files]
+        matches = {glob.pattern: self._matching(glob) for glob in declaration.read_globs}
+        paths = sorted({*named, *declaration.removals, *(path for found in matches.values() for path in found)})
+        problem = self._unreadable(paths)
+        if problem is not None:
+            return Failure(problem)
+        tree = {path: node for path in paths if (node := self._files.node(path)) is not None}
+        exceeded = _exceeded(tree.values(), limits)
+        if exceeded is not None:
+            return Failure(exceeded)
+        copies = _Copies({path: self._files[path] for path, node in tree.items() if isinstance(node, FileNode)})
+        absent = frozenset(path for path in named if path not in tree)
+        return Success(Seed(tree, copies, absent, matches, self._baseline(declaration)))
+
+    def copy_back(self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = ()) -> _MemoryCopyBack:
+        return _MemoryCopyBack(self._files, changes, trees)
+
+    def _matching(self, glob: Glob) -> tuple[str, ...]:
+        return tuple(path for path in self._files.paths() if glob.matches(path))
+
+    def _unreadable(self, paths: Iterable[str]) -> WorkspaceError | None:
+        for path in paths:
+            if self._files.is_within_link(path):
+                return WorkspaceError(
+                    "path_escapes_workspace", f"{path} lies behind a symbolic link, which is not followed"
+                )
+            match self._files.node(path):
+                case DirNode():
+                    problem = directory_problem(path)
+                    return WorkspaceError(problem.code, problem.message)
+                case LinkNode(target) if _leads_out(path, target):
+                    return WorkspaceError(
+                        "path_escapes_workspace", f"{path} is a link out of the workspace, to {target}"
+                    )
+                case _:
+                    pass
+        return None
+
+    def _baseline(self, declaration: Declaration) -> dict[str, Node]:
+        places = [*declaration.outputs, *declaration.trees]
+        places += [path for path in self._files.paths() if declaration.writes(path)]
+        return {path: node for path in places if (node := self._files.node(path)) is not None}
+
+
+def _exceeded(nodes: Iterable[Node], limits: WorkspaceLimits) -> LimitExceeded | None:
+    files, total = 0, 0
+    for node in nodes:
+        files += 1
+        size = node.size if isinstance(node, FileNode) else 0
+        total += size
+        if size > limits.file_bytes:
+            return LimitExceeded("file_bytes", size, limits.file_bytes)
+    if files > limits.seeded_files:
+        return LimitExceeded("seeded_files", files, limits.seeded_files)
+    return LimitExceeded("seeded_bytes", total, limits.seeded_bytes) if total > limits.seeded_bytes else None
+
+
+def _leads_out(path: str, target: str) -> bool:
+    depth = path.count("/")
+    for part in target.split("/"):
+        depth += {"..": -1, "": 0, ".": 0}.get(part, 1)
+        if depth < 0:
+            return True
+    return target.startswith("/")
+
+
+@final
+class _MemoryWriter:
+    def __init__(self, staged: dict[str, bytes], path: str) -> None:
+        self._staged = staged
+        self._path = path
+        self._data = bytearray()
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> None:
+        self._data += data
+
+    def close(self) -> None:
+        self._staged[self._path] = bytes(self._data)
+
+
+@final
+class _MemoryCopyBack:
+    """All changes at once, under the lock of the files."""
+
+    def __init__(self, files: MemoryFiles, changes: tuple[NodeChange, ...], trees: tuple[str, ...]) -> None:
+        self._files = files
+        self._changes = changes
+        self._trees = trees
+        self._staged: dict[str, bytes] = {}
+
+    def stage(self, path: str) -> _MemoryWriter:
+        return _MemoryWriter(self._staged, path)
+
+    def discard(self) -> None:
+        self._staged.clear()
+
+    def commit(self) -> Outcome[CopiedBack, MaterializationConflict | WorkspaceError]:
+        with self._files.lock:
+            moved = tuple(change.path for change in self._changes if not self._is_as_it_was(change))
+            if moved:
+                return Failure(MaterializationConflict(moved))
+            for change in reversed(self._changes):
+                if change.before is not None and (change.after is None or isinstance(change.after, DirNode)):
+                    self._files.remove(change.path)
+            for change in self._changes:
+                if change.after is not None:
+                    self._files.put(change.path, change.after, self._staged.get(change.path))
+            self._prune()
+        return Success(CopiedBack())
+
+    def _is_as_it_was(self, change: NodeChange) -> bool:
+        there = self._files.node(change.path)
+        if self._files.is_within_link(change.path):
+            return False
+        return there == change.before or there == change.after
+
+    def _prune(self) -> None:
+        """Remove the directories within trees that this left empty."""
+        for change in sorted(self._changes, key=lambda change: path_order(change.path), reverse=True):
+            if change.after is None:
+                for directory in ancestors(change.path):
+                    if any(directory.startswith(tree + "/") for tree in self._trees):
+                        self._files.prune(directory)

@@ -1,0 +1,91 @@
+"""The workspace that a body is given: the contract's calls over a session."""
+
+from __future__ import annotations
+
+import io
+from typing import final
+
+from typing_extensions import Buffer
+
+from ...core.node import FileNode
+from ...services.step_sandbox import OpenMode
+from .session import Session
+
+__all__ = ["ScopedWorkspace"]
+
+
+@final
+class ScopedWorkspace:
+    """A `Workspace` over the private copies of one step."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._session.read(_text(path))
+
+    def read_text(self, path: str) -> str:
+        return self.read_bytes(path).decode()
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        self._session.write(_text(path), _bytes(path, data))
+
+    def write_text(self, path: str, text: str) -> None:
+        self._session.write(_text(path), text.encode())
+
+    def exists(self, path: str) -> bool:
+        return self._session.exists(_text(path))
+
+    def list_dir(self, path: str) -> list[str]:
+        return self._session.names(_text(path))
+
+    def remove(self, path: str) -> None:
+        self._session.remove(_text(path))
+
+    def make_dir(self, path: str) -> None:
+        self._session.make_dir(_text(path))
+
+    def queue_effect(self, effect: object) -> None:
+        self._session.queue(effect)
+
+    def open_binary(self, path: str, mode: OpenMode = "r") -> io.BufferedIOBase:
+        return self._session.open(_text(path), mode)
+
+    def open_text(self, path: str, mode: OpenMode = "r") -> io.TextIOWrapper:
+        return io.TextIOWrapper(self._session.open(_text(path), mode), encoding="utf-8", newline="")
+
+    def is_dir(self, path: str) -> bool:
+        return self._session.is_dir(_text(path))
+
+    def is_executable(self, path: str) -> bool:
+        node = self._session.node(_text(path))
+        return isinstance(node, FileNode) and node.executable
+
+    def set_executable(self, path: str, executable: bool) -> None:
+        self._session.set_executable(_text(path), executable)
+
+    def glob(self, pattern: str) -> list[str]:
+        return self._session.matching(_text(pattern))
+
+    def rename(self, old: str, new: str) -> None:
+        self._session.rename(_text(old), _text(new))
+
+    def make_link(self, path: str, target: str) -> None:
+        self._session.make_link(_text(path), _text(target))
+
+    def read_link(self, path: str) -> str:
+        return self._session.link(_text(path))
+
+
+def _text(path: object) -> str:
+    if not isinstance(path, str):
+        raise TypeError(f"a path in a workspace is text, not {type(path).__name__}")
+    return path
+
+
+def _bytes(path: str, data: object) -> bytes:
+    if not isinstance(data, Buffer):
+        raise TypeError(f"the bytes for {path} are {type(data).__name__}; write_text takes text")
+    return bytes(data)

@@ -1,0 +1,40 @@
+"""The effect dispatcher: sends what a step asked for outside, once per idempotency key.
+
+A body queues effects while it runs; they are dispatched only when its files are on the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.effect import Effect
+from ..core.model import RecordedError, TooLarge, Unavailable
+from ..core.outcome import Outcome
+
+__all__ = ["Dispatched", "Effect", "EffectDispatcher", "EffectFailed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """The effect was delivered: now, or before (`again`), in which case nothing was sent."""
+
+    key: str
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EffectFailed:
+    """Delivering the effect raised; it counts as not delivered, and dispatching it again tries again."""
+
+    key: str
+    cause: RecordedError
+
+
+class EffectDispatcher(Protocol):
+    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | TooLarge | Unavailable]:
+        """Deliver the effect, unless one with its key was delivered.
+
+        A process that ends between delivery and its record delivers again: the receiver is given the key to tell.
+        """
+        ...
