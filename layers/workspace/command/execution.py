@@ -15,9 +15,9 @@ from ....core.outcome import Failure, Outcome, Success
 from ....core.step_sandbox import LimitExceeded
 from ....core.workspace_limits import WorkspaceLimits
 from ..host import Seed
-from .launch.frames import Gone, Json, Message
+from .launch.frames import Gone, Message, number_of, pairs_of
 from .launching import Launcher, NoLauncher, Talk
-from .policy import PRIVATE, WORKSPACE, Policy, View
+from .policy import ETC_FILES, PRIVATE, WORKSPACE, Policy, View
 from .refusals import refusal
 from .remains import Remains, Workspace, look_through
 from .seeding import Stopped, fill, folders
@@ -75,7 +75,7 @@ class Execution:
         self._launcher = launcher
         self._order = order
         self._is_wanted = True
-        self._view = View((), (), ())
+        self._view = View((), {}, ())
         self._workspace: Workspace | None = None
         self.talk: Talk | None = None
 
@@ -83,13 +83,12 @@ class Execution:
         """Have a workspace made, fill it, and let the command begin."""
         order = self._order
         self._view = order.policy.view(order.command)
-        files, directories = order.policy.etc(self._view)
         asked: Message = {
-            "avoid": [*self._view.bound, *order.policy.roots],
+            "bound": list(self._view.bound),
             "bytes": order.bytes,
+            "etc": ETC_FILES,
             "inodes": order.nodes,
-            "etc_files": files,
-            "etc_folders": directories,
+            "links": self._view.links,
         }
         try:
             self.talk = self._launcher.talk()
@@ -111,7 +110,7 @@ class Execution:
         except Stopped:
             return Failure(BROKE_OFF)
         said: Message = {
-            "argv": order.policy.argv(order.command, self._view, at),
+            "argv": order.policy.argv(order.command, at),
             "bwrap": order.bwrap,
             "file_bytes": limits.file_bytes,
             "memory": limits.memory,
@@ -157,20 +156,21 @@ class Execution:
         remains = look_through(workspace, order.seed.tree, folders(order.seed, order.declaration), order.limits)
         if not isinstance(remains, Remains):
             return Failure(remains)
-        dropped = _numbers(report["dropped"])
+        dropped = pairs_of(report, "dropped")
+        stdout_cut, stderr_cut = number_of(dropped, "stdout"), number_of(dropped, "stderr")
         self._workspace = None  # it is the result's from here on
         return Success(
             CommandResult(
-                output=CommandOutput(code, _marked(stdout, dropped["stdout"]), _marked(stderr, dropped["stderr"])),
+                output=CommandOutput(code, _marked(stdout, stdout_cut), _marked(stderr, stderr_cut)),
                 tree=remains.tree,
                 contents=workspace,
                 unsupported=tuple(remains.unsupported),
                 lookups=_lookups(files[0]),
                 complete=report["complete"] is True,
                 shown=self._view.shown,
-                private=tuple(place for place in PRIVATE.values() if place != WORKSPACE),
-                stdout_cut=bool(dropped["stdout"]),
-                stderr_cut=bool(dropped["stderr"]),
+                private=PRIVATE,
+                stdout_cut=bool(stdout_cut),
+                stderr_cut=bool(stderr_cut),
             )
         )
 
@@ -237,12 +237,6 @@ def _lookups(descriptor: int) -> tuple[Lookup, ...]:
 
 def _marked(output: bytes, dropped: int) -> bytes:
     return output + f"\n[{dropped} more bytes were cut off]\n".encode() if dropped else output
-
-
-def _numbers(value: Json) -> dict[str, int]:
-    if not isinstance(value, dict):
-        raise TypeError("an object of numbers is expected")
-    return {name: number for name, number in value.items() if isinstance(number, int)}
 
 
 def _whole(descriptor: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The launcher as its program sees it: a process that is started when it is needed first, and a talk for each command."""
+"""The launcher as its program sees it: a process that is started when it is needed, and a talk for each command."""
 
 from __future__ import annotations
 

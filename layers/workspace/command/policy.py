@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -39,7 +39,7 @@ ETC_FILES: Final = {
     "nobody:x:65534:65534:nobody:/:/bin/false\n",
     "group": "root:x:0:\nstepwell:x:1000:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n",
-    "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
 }
 
 ETC_OF_HOST: Final = (
@@ -81,17 +81,20 @@ ISOLATED: Final = (
 KERNEL: Final = ("/proc", "/sys", "/dev")
 """What the kernel shows, or would: no files of the host."""
 
-PRIVATE: Final = {"tmp": "/tmp", "shm": "/dev/shm", "ws": WORKSPACE, "home": HOME}
-"""The folders of a command's own file system, and where they are seen."""
+PRIVATE: Final = ("/tmp", "/dev/shm", HOME)
+"""What belongs to the command alone, besides its workspace."""
+
+WRITABLE: Final = {"ws": WORKSPACE, "home": HOME, "tmp": "/tmp"}
+"""The folders of a command's own file system that it may write to, and where it sees them; /dev/shm is one more."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one command sees of the host: the places that bubblewrap binds, and all that are shown, or stand for it."""
+    """What one command sees of the host: places that are bound, links beside them, and all that is shown so or made."""
 
     bound: tuple[str, ...]
-    etc: tuple[str, ...]
+    links: Mapping[str, str]
     shown: tuple[str, ...]
 
 
@@ -121,42 +124,26 @@ class Policy:
 
     def view(self, command: Command) -> View:
         """What a command sees. This looks at the host."""
-        system = tuple(place for place in ALWAYS if os.path.lexists(place))
+        system = [place for place in ALWAYS if os.path.lexists(place)]
+        links = {place: os.readlink(place) for place in system if os.path.islink(place)}
         needed = (*self.roots, *closure(command.argv, command.env))
-        bound = tuple(place for place in dict.fromkeys(needed) if not _is_within(place, system))
-        wanted = (*ETC_OF_HOST, *(ETC_FOR_NETWORK if self.network else ()))
-        etc = tuple(name for name in wanted if os.path.exists(f"/etc/{name}"))
-        made = [f"/etc/{name}" for name in (*ETC_FILES, *etc)]
-        return View(bound, etc, (*system, *bound, *made, *KERNEL))
+        own = [place for place in dict.fromkeys(needed) if not _is_within(place, system)]
+        names = (*ETC_OF_HOST, *(ETC_FOR_NETWORK if self.network else ()))
+        etc = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
+        bound = [place for place in system if place not in links] + etc + own
+        made = [f"/etc/{name}" for name in ETC_FILES]
+        return View(tuple(bound), links, (*system, *etc, *own, *made, *KERNEL))
 
-    def argv(self, command: Command, view: View, at: str) -> list[str]:
+    def argv(self, command: Command, at: str) -> list[str]:
         """The arguments of bubblewrap. `at` is where the command's own file system is mounted meanwhile."""
         words = [*ISOLATED, *([] if self.network else ["--unshare-net"])]
         for name, value in {**VARIABLES, **command.env}.items():
             words += ["--setenv", name, value]
-        words += [*_system(), "--proc", "/proc", "--dev", "/dev"]
-        for folder, place in PRIVATE.items():
+        words += ["--ro-bind", f"{at}/root", "/", "--dev-bind", f"{at}/dev", "/dev", "--proc", "/proc"]
+        for folder, place in WRITABLE.items():
             words += ["--bind", f"{at}/{folder}", place]
-        words += ["--ro-bind", f"{at}/etc", "/etc"]
-        for place in (*(f"/etc/{name}" for name in view.etc), *view.bound):
-            words += ["--ro-bind", place, place]
-        words += [*self.leaks, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE, "--", *command.argv]
-        return words
-
-    def etc(self, view: View) -> tuple[dict[str, str], list[str]]:
-        """The files of a command's /etc by their text, and its folders: with places for what is bound there."""
-        files = {name: "" for name in view.etc if not os.path.isdir(f"/etc/{name}")}
-        return {**ETC_FILES, **files}, [name for name in view.etc if name not in files]
-
-
-def _system() -> Iterator[str]:
-    for place in ALWAYS:
-        if os.path.islink(place):
-            yield from ("--symlink", os.readlink(place), place)
-        elif os.path.isdir(place):
-            yield from ("--ro-bind", place, place)
+        return [*words, *self.leaks, "--chdir", WORKSPACE, "--", *command.argv]
 
 
 def _is_within(place: str, places: Sequence[str]) -> bool:
     return any(place == it or place.startswith(f"{it}/") for it in places)
-

@@ -172,5 +172,3 @@ def _hidden_at_home(shown: Sequence[str]) -> str:
         names = []
     paths = (f"{home}/{name}" for name in names)
     return next((it for it in paths if not any(is_beneath(place, it) for place in shown)), f"{home}/no such file")
-
-

@@ -42,9 +42,7 @@ class CommandRunner:
     the interpreter of the runner's own processes, which the self-test uses within the sandbox too.
     """
 
-    def __init__(
-        self, *, bwrap: str | None = None, policy: Policy | None = None, python: str = sys.executable
-    ) -> None:
+    def __init__(self, *, bwrap: str | None = None, policy: Policy | None = None, python: str = sys.executable) -> None:
         self._bwrap = bwrap
         self._policy = policy or Policy()
         self._python = python
@@ -97,7 +95,14 @@ class CommandRunner:
         if path is None:
             return None
         status = os.stat(path)
-        return (os.path.abspath(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return (
+            os.path.abspath(path),
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
 
     async def _prove(self, bwrap: str) -> Proof | CommandRefused:
         version = await to_its_end(asyncio.to_thread(_version, bwrap))
@@ -155,5 +160,3 @@ def _version(bwrap: str) -> str | CommandRefused:
         reason = said.stderr.decode(errors="replace").strip() or f"exit code {said.returncode}"
         return refusal("bubblewrap", f"{bwrap} --version: {reason}")
     return version
-
-

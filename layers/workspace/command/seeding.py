@@ -66,4 +66,3 @@ def _copy(directory: int, path: str, mode: int, contents: Contents) -> None:
 def _write_whole(to: int, data: bytes) -> None:
     while data:
         data = data[os.write(to, data) :]
-

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Never, final
 
 from .calls import Machine
-from .frames import receive_descriptors
 from .filters import refusing, telling
+from .frames import receive_descriptors
 from .kernel import die_with_parent, install_listener
 
 __all__ = ["Child", "ChildRefused", "start"]

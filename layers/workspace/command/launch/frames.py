@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-__all__ = ["Gone", "Json", "Message", "receive", "receive_descriptors", "send"]
+__all__ = ["Gone", "Json", "Message", "number_of", "pairs_of", "receive", "receive_descriptors", "send", "texts_of"]
 
 Json: TypeAlias = "bool | int | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -62,3 +62,27 @@ def receive_descriptors(sock: socket.socket, size: int) -> tuple[bytes, list[int
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
     return data, list(descriptors)
+
+
+def number_of(message: Message, name: str) -> int:
+    """A whole number of a message. A TypeError says that it is none."""
+    value = message[name]
+    if not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}, which is no whole number")
+    return value
+
+
+def texts_of(message: Message, name: str) -> list[str]:
+    """A list of texts of a message."""
+    value = message[name]
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"{name} is {value!r}, which is no list of texts")
+    return [str(item) for item in value]
+
+
+def pairs_of(message: Message, name: str) -> dict[str, Json]:
+    """An object of a message."""
+    value = message[name]
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is {value!r}, which is no object")
+    return dict(value)

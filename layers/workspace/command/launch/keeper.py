@@ -13,12 +13,13 @@ import select
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, final
 
 from .calls import Machine, machine
 from .child import Child, ChildRefused, start
-from .frames import Gone, Message, receive, send
-from .kernel import Listener, Notification, adopt_orphans, timer
+from .frames import Gone, Message, number_of, receive, send, texts_of
+from .kernel import Listener, Notification, adopt_orphans, processor, timer
 from .looks import Decoder, Places
 from .pipes import Output
 from .space import Space, SpaceRefused, make_space
@@ -67,7 +68,7 @@ def _tell(parent: socket.socket, message: Message) -> None:
 
 @final
 class Keeper:
-    """Watches one command. Everything it waits for is in one poll, each descriptor with what it calls for."""
+    """Watches one command. The listener has a poll almost for itself, since looks are by far the most that happens."""
 
     def __init__(
         self, machine: Machine, space: Space, parent: socket.socket, parent_process: int, order: Message
@@ -78,12 +79,13 @@ class Keeper:
         self._parent_process = parent_process
         self._order = order
         self._poll = select.poll()
+        self._others = select.epoll()
+        self._poll.register(self._others, select.POLLIN)
         self._waits: dict[int, Callable[[int], None]] = {}
         seen = {"/stepwell/ws": "ws", "/stepwell/home": "home", "/tmp": "tmp", "/dev/shm": "shm"}
         places = Places(machine, {path: space.folders[name] for path, name in seen.items()})
         self._decoder = Decoder(machine, places)
-        shown = order["shown"]
-        self._tally = Tally([str(place) for place in shown] if isinstance(shown, list) else (), self._number("trace"))
+        self._tally = Tally(texts_of(order, "shown"), self._number("trace"))
         self._outputs = {name: Output(name, self._number("output_bytes")) for name in ("stdout", "stderr")}
         self._child: Child | None = None
         self._tasks: Tasks | None = None
@@ -95,19 +97,21 @@ class Keeper:
         self._watched = True
         self._status = b""
         self._nobody_waits = False
+        self._is_listening = True
+        self._processors = os.sched_getaffinity(0)
 
     def serve(self, stdin: int) -> None:
         """Execute the command to its end, and report."""
         adopt_orphans()
-        argv = self._order["argv"]
-        words = [str(word) for word in argv] if isinstance(argv, list) else []
+        # While bubblewrap sets up, each of its calls is told of, which costs a third if nobody has to change processor.
+        os.sched_setaffinity(0, {processor()})
+        argv = texts_of(self._order, "argv")
         standard = [stdin, *(output.writing for output in self._outputs.values())]
-        child = start(self._machine, str(self._order["bwrap"]), words, standard, self._number("file_bytes"))
+        child = start(self._machine, str(self._order["bwrap"]), argv, standard, self._number("file_bytes"))
         for descriptor in standard:
             os.close(descriptor)
         self._child = child
         self._listener = Listener(child.listener)
-        self._wait_for(child.listener, self._answer)
         self._wait_for(child.process, self._end)
         self._wait_for(child.status, self._read_status)
         self._wait_for(self._parent.fileno(), self._leave)
@@ -126,34 +130,41 @@ class Keeper:
             self._report()
 
     def _number(self, name: str) -> int:
-        value = self._order[name]
-        assert isinstance(value, int)
-        return value
+        return number_of(self._order, name)
 
     # --- the loop -----------------------------------------------------------
 
     def _wait_for(self, descriptor: int, then: Callable[[int], None]) -> None:
         self._waits[descriptor] = then
-        self._poll.register(descriptor, select.POLLIN)
+        self._others.register(descriptor, select.EPOLLIN)
 
     def _forget(self, descriptor: int) -> None:
         if self._waits.pop(descriptor, None) is not None:
-            self._poll.unregister(descriptor)
+            self._others.unregister(descriptor)
 
     def _watch(self) -> None:
         """Until the listener has hung up, the first process was waited for, and nobody can print any more."""
         child = self._child
         assert child is not None
-        needed = {child.listener, child.process, child.status, *(it.reading for it in self._outputs.values())}
-        while needed & self._waits.keys():
+        needed = {child.process, child.status, *(it.reading for it in self._outputs.values())}
+        self._poll.register(child.listener, select.POLLIN)
+        while self._is_listening or needed & self._waits.keys():
             for descriptor, events in self._poll.poll():
-                if (then := self._waits.get(descriptor)) is not None:
-                    then(events)
+                if descriptor == child.listener:
+                    self._answer(events)
+                else:
+                    self._turn()
+
+    def _turn(self) -> None:
+        """Whatever has happened beside the calls that are told of."""
+        for descriptor, events in self._others.poll(0):
+            if (then := self._waits.get(descriptor)) is not None:
+                then(events)
 
     def _answer(self, events: int) -> None:
         if not events & select.POLLIN:  # hung up: nobody is left whose calls it would tell of
-            assert self._child is not None
-            self._forget(self._child.listener)
+            self._is_listening = False
+            self._poll.unregister(self._listener.descriptor)
             return
         notification = self._listener.receive()
         if notification is None:
@@ -174,6 +185,7 @@ class Keeper:
 
     def _lose(self, events: int) -> None:
         self._watched = False
+        self._is_listening = False
         self._waits.clear()
 
     def _leave(self, events: int) -> None:
@@ -232,6 +244,9 @@ class Keeper:
         """Bubblewrap has set up everything and executes the command: what went before was its own."""
         self._setting_up.discard(task)
         self._tasks = Tasks(task)
+        for each in (0, task):
+            with suppress(OSError):  # its processors were taken away meanwhile, or it was killed
+                os.sched_setaffinity(each, self._processors)
 
     def _look_round(self, events: int) -> None:
         os.read(self._tick, 8)
@@ -290,10 +305,9 @@ class Keeper:
             return
         self._look_at_space()
         outputs = {name: output.dropped for name, output in self._outputs.items()}
-        exceeded = None if self._exceeded is None else list(self._exceeded)
         report: Message = {
             "exit_code": _exit_code(self._status),
-            "exceeded": exceeded,
+            "exceeded": self._exceeded,
             "full": self._full,
             "complete": self._tally.complete,
             "calls": self._tally.calls,

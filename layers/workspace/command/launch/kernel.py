@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, final
+from contextlib import suppress
+from typing import Final, NamedTuple, final
 
 from .calls import Machine
 
 __all__ = [
     "NEW_MOUNTS",
     "NEW_USER",
+    "Beneath",
     "Listener",
     "Notification",
     "Reader",
@@ -22,7 +24,7 @@ __all__ = [
     "die_with_parent",
     "install_listener",
     "mount",
-    "open_without_links",
+    "processor",
     "timer",
     "unshare",
 ]
@@ -44,7 +46,10 @@ BENEATH: Final = 0x08
 
 RECEIVE: Final = 0xC0502100
 ANSWER: Final = 0xC0182101
+SET_FLAGS: Final = 0x40082104
 GO_ON: Final = 1
+SAME_PROCESSOR: Final = 1
+"""Who answers is woken on the processor of who asks, which stands still meanwhile (Linux 6.6)."""
 NOTICE: Final = struct.Struct("=QIIiIQ6Q")
 REPLY: Final = struct.Struct("=QqiI")
 
@@ -53,6 +58,8 @@ TIMER_FLAGS: Final = os.O_CLOEXEC | os.O_NONBLOCK
 
 PAGE: Final = 4096
 PATH_MAX: Final = 4096
+SHORT: Final = 128
+"""What is read of a path at first."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -73,7 +80,6 @@ def _call(name: str) -> Callable[..., int]:
 
 _syscall: Final = _call("syscall")
 _prctl: Final = _call("prctl")
-_process_vm_readv: Final = _call("process_vm_readv")
 
 
 def unshare(flags: int) -> None:
@@ -96,6 +102,11 @@ def die_with_parent(signal_number: int) -> None:
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own has ended."""
     _control(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def processor() -> int:
+    """The processor that this thread is on."""
+    return _checked(_call("sched_getcpu")())
 
 
 def _control(option: int, value: int) -> None:
@@ -122,9 +133,7 @@ def _filter(machine: Machine, program: _Filter, flags: int) -> int:
     return _checked(_syscall(number, mode, ctypes.c_ulong(flags), ctypes.byref(program)))
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """A call that waits for an answer."""
 
     id: int
@@ -139,6 +148,8 @@ class Listener:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        with suppress(OSError):
+            fcntl.ioctl(descriptor, SET_FLAGS, SAME_PROCESSOR)
 
     def receive(self) -> Notification | None:
         """The next call; None if its task ended meanwhile."""
@@ -147,8 +158,8 @@ class Listener:
             fcntl.ioctl(self.descriptor, RECEIVE, buffer, True)
         except OSError:
             return None
-        call_id, task, _flags, number, _arch, _at, *arguments = NOTICE.unpack(buffer)
-        return Notification(call_id, task, number, tuple(arguments))
+        told = NOTICE.unpack(buffer)
+        return Notification(told[0], told[1], told[3], told[6:])
 
     def go_on(self, call: Notification) -> bool:
         """Let the call be done. False if nobody waits for it any more."""
@@ -172,32 +183,41 @@ class _Piece(ctypes.Structure):
 
 @final
 class Reader:
-    """Reads the memory of other tasks."""
+    """Reads the memory of other tasks. All that can be made once is made once: this is done for every look-up."""
 
     def __init__(self) -> None:
-        self._buffer = ctypes.create_string_buffer(PAGE)
-        self._local = _Piece(ctypes.addressof(self._buffer), PAGE)
+        self._buffer = bytearray(PAGE)
+        self._view = (ctypes.c_char * PAGE).from_buffer(self._buffer)
         self._remote = _Piece(0, 0)
-        self._one = ctypes.c_ulong(1)
-        self._flags = ctypes.c_ulong(0)
+        self._pieces = (
+            ctypes.byref(_Piece(ctypes.addressof(self._view), PAGE)),
+            ctypes.c_ulong(1),
+            ctypes.byref(self._remote),
+            ctypes.c_ulong(1),
+            ctypes.c_ulong(0),
+        )
+        self._read = _call("process_vm_readv")
+
+    def _load(self, task: int, address: int, length: int) -> int:
+        """Read up to `length` bytes, none beyond the page's end; how many there were."""
+        self._remote.start = address
+        self._remote.length = min(length, PAGE - address % PAGE)
+        return _checked(self._read(task, *self._pieces))
 
     def bytes_at(self, task: int, address: int, length: int) -> bytes:
         """Up to `length` bytes, none beyond the page's end."""
-        self._remote.start = address
-        self._remote.length = min(length, PAGE - address % PAGE)
-        local, remote = ctypes.byref(self._local), ctypes.byref(self._remote)
-        read = _checked(_process_vm_readv(ctypes.c_int(task), local, self._one, remote, self._one, self._flags))
-        return self._buffer.raw[:read]
+        return bytes(self._buffer[: self._load(task, address, length)])
 
     def text_at(self, task: int, address: int) -> str:
         """The text up to the next NUL, or as far as a path may go."""
-        whole = b""
+        whole, length = b"", SHORT
         while len(whole) < PATH_MAX:
-            part = self.bytes_at(task, address + len(whole), PAGE)
-            end = part.find(b"\0")
+            read = self._load(task, address + len(whole), length)
+            end = self._buffer.find(0, 0, read)
             if end >= 0:
-                return os.fsdecode(whole + part[:end])
-            whole += part
+                return os.fsdecode(whole + self._buffer[:end])
+            whole += self._buffer[:read]
+            length = PAGE
         return os.fsdecode(whole[:PATH_MAX])
 
 
@@ -205,15 +225,36 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-_BENEATH_WITHOUT_LINKS: Final = _How(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, BENEATH | NO_SYMLINKS)
+def _how(flags: int) -> object:
+    return ctypes.byref(_How(flags | os.O_PATH | os.O_CLOEXEC, 0, BENEATH | NO_SYMLINKS))
+
+
+_NO_LINK: Final = _how(0)
+_LINK_AT_END: Final = _how(os.O_NOFOLLOW)
 _HOW_SIZE: Final = ctypes.c_size_t(ctypes.sizeof(_How))
 
 
-def open_without_links(machine: Machine, directory: int, path: str) -> int:
-    """A descriptor of what stands at a path, which may be a link. ELOOP says that a link lies on the way."""
-    number, at = ctypes.c_long(machine.openat2), ctypes.c_int(directory)
-    how = ctypes.byref(_BENEATH_WITHOUT_LINKS)
-    return _checked(_syscall(number, at, ctypes.c_char_p(os.fsencode(path)), how, _HOW_SIZE))
+@final
+class Beneath:
+    """Looks beneath directories, without following links."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._number = ctypes.c_long(machine.openat2)
+
+    def has(self, directory: int, path: bytes, keeps_link: bool) -> bool:
+        """Whether something stands at a path. An OSError with ELOOP says that a link lies on the way.
+
+        A link at the path itself is something if it is kept, and otherwise on the way.
+        """
+        how = _LINK_AT_END if keeps_link else _NO_LINK
+        opened = _syscall(self._number, directory, path, how, _HOW_SIZE)
+        if opened >= 0:
+            os.close(opened)
+            return True
+        error = ctypes.get_errno()
+        if error == errno.ELOOP:
+            raise OSError(error, os.strerror(error))
+        return False
 
 
 def timer(first_ms: int, every_ms: int = 0) -> int:

@@ -14,7 +14,6 @@ from .keeper import keep
 __all__ = ["main"]
 
 
-
 def main(descriptor: int) -> None:
     """Serve until the other end is closed: every message is one byte, and the socket of one command."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for

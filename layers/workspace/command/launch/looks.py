@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from .calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, Call, Kind, Machine
-from .kernel import Notification, Reader, open_without_links
+from .kernel import Beneath, Notification, Reader
 
 __all__ = ["Decoder", "Look", "Places"]
 
@@ -25,12 +23,13 @@ LINKS: Final = 40
 OWN: Final = re.compile(r"/proc/(?:self|thread-self)/(cwd|root|fd/\d+)(?=/|\Z)|/dev/(fd/\d+)(?=/|\Z)")
 """What leads from a task to its own directories and descriptors."""
 
+DOTS: Final = re.compile(r"(?:\A|/)(?:\.|/|\Z)")
+"""Where a path may have parts that say nothing, or go back."""
+
 DELETED: Final = " (deleted)"
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """A look at a path as the command sees it, without links and dots where it lies in a place of its own."""
 
     kind: Kind
@@ -43,7 +42,7 @@ class Places:
     """The directories that belong to the command alone, by the path at which it sees each of them."""
 
     def __init__(self, machine: Machine, places: Mapping[str, int]) -> None:
-        self._machine = machine
+        self._beneath = Beneath(machine)
         self._places = tuple((path, path + "/", directory) for path, directory in places.items())
 
     def looks(self, kind: Kind, path: str, keeps_link: bool) -> list[Look]:
@@ -76,20 +75,16 @@ class Places:
 
     def _direct(self, kind: Kind, place: str, directory: int, rest: str, keeps_link: bool) -> Look | None:
         """The look, if neither a link nor ".." lies on the way, as is usual."""
-        rest = rest.rstrip("/")
-        if ".." in rest.split("/"):
+        if DOTS.search(rest):
+            parts = rest.split("/")
+            if ".." in parts:
+                return None
+            rest = "/".join(part for part in parts if part not in {"", "."})
+        try:
+            present = self._beneath.has(directory, os.fsencode(rest) or b".", keeps_link)
+        except OSError:
             return None
-        clean = "/".join(part for part in rest.split("/") if part not in {"", "."})
-        path = f"{place}/{clean}" if clean else place
-        try:
-            opened = open_without_links(self._machine, directory, clean or ".")
-        except OSError as error:
-            return None if error.errno == errno.ELOOP else Look(kind, path, False)
-        try:
-            is_link = not keeps_link and stat.S_ISLNK(os.fstat(opened).st_mode)
-        finally:
-            os.close(opened)
-        return None if is_link else Look(kind, path, True)
+        return Look(kind, f"{place}/{rest}" if rest else place, present)
 
     def _through_link(self, place: str, directory: int, rest: str, keeps_link: bool) -> tuple[Look | None, str]:
         """The first link on the way, and the path with that link followed; no link if only dots were in the way."""

@@ -7,19 +7,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from .frames import Message
+from .frames import Message, pairs_of, texts_of
 from .kernel import NEW_MOUNTS, NEW_USER, mount, unshare
 
 __all__ = ["FOLDERS", "Space", "SpaceRefused", "make_space"]
 
-FOLDERS: Final = {"ws": 0o755, "home": 0o755, "tmp": 0o1777, "shm": 0o1777, "etc": 0o755}
-"""What is in it: the workspace, and what else of its own a command sees."""
+FOLDERS: Final = {
+    "root": 0o755,
+    "dev": 0o755,
+    "dev/shm": 0o1777,
+    "dev/pts": 0o755,
+    "ws": 0o755,
+    "home": 0o755,
+    "tmp": 0o1777,
+}
+"""What is in it: the root directory, which holds the way to all else, and what the command sees of its own there."""
+
+PLACES: Final = ("dev", "proc", "tmp", "stepwell", "stepwell/ws", "stepwell/home", "etc")
+"""Where in the root something else is mounted, or put."""
+
+DEVICES: Final = ("full", "null", "random", "tty", "urandom", "zero")
+
+DEVICE_LINKS: Final = {
+    "fd": "/proc/self/fd",
+    "ptmx": "pts/ptmx",
+    "stderr": "/proc/self/fd/2",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+}
 
 CANDIDATES: Final = ("/mnt", "/media", "/srv", "/opt", "/sys", "/var/tmp", "/tmp")
 """Where it may be mounted: only its keeper, and bubblewrap before the command begins, see it there."""
 
-NOSUID_NODEV: Final = 2 | 4
-PRIVATE_RECURSIVE: Final = 0x40000 | 0x4000
+NOSUID: Final = 2
+NODEV: Final = 4
+NOEXEC: Final = 8
+RECURSIVE: Final = 0x4000
+BIND: Final = 0x1000
+PRIVATE: Final = 0x40000
 
 
 class SpaceRefused(Exception):
@@ -29,14 +54,18 @@ class SpaceRefused(Exception):
 @final
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Where it is mounted, and a descriptor of each folder."""
+    """Where it is mounted, and a descriptor of each folder that belongs to the command."""
 
     at: str
     folders: dict[str, int]
 
 
 def make_space(asked: Message) -> Space:
-    """Leave the host's user and mount namespaces, and mount the file system that is asked for."""
+    """Leave the host's user and mount namespaces, mount the file system that is asked for, and set it up.
+
+    Bubblewrap takes it from here: it makes all that is bound in it read-only. It could bind the parts one by one
+    itself, but each of them costs a dozen calls of which the keeper is told.
+    """
     uid, gid = os.geteuid(), os.getegid()
     try:
         unshare(NEW_USER | NEW_MOUNTS)
@@ -45,15 +74,50 @@ def make_space(asked: Message) -> Space:
         _write("/proc/self/gid_map", f"0 {gid} 1")
     except OSError as error:
         raise SpaceRefused("user_namespaces", str(error)) from None
-    at = _free_place(_texts(asked["avoid"]))
+    bound = texts_of(asked, "bound")
+    at = _free_place(bound)
     try:
-        mount("none", "/", "", PRIVATE_RECURSIVE, "")
-        mount("tmpfs", at, "tmpfs", NOSUID_NODEV, f"size={asked['bytes']},nr_inodes={asked['inodes']},mode=0755")
+        mount("none", "/", "", PRIVATE | RECURSIVE, "")
+        options = f"size={asked['bytes']},nr_inodes={asked['inodes']},mode=0755"
+        mount("tmpfs", at, "tmpfs", NOSUID | NODEV, options)
+        for name, mode in FOLDERS.items():
+            os.mkdir(f"{at}/{name}")
+            os.chmod(f"{at}/{name}", mode)
+        _make_root(f"{at}/root", bound, pairs_of(asked, "links"), pairs_of(asked, "etc"))
+        _make_devices(f"{at}/dev")
     except OSError as error:
         raise SpaceRefused("private_tmpfs", str(error)) from None
-    folders = {name: _folder(f"{at}/{name}", mode) for name, mode in FOLDERS.items()}
-    _fill_etc(folders["etc"], asked)
-    return Space(at, folders)
+    own = {"ws": "ws", "home": "home", "tmp": "tmp", "shm": "dev/shm"}
+    return Space(at, {name: os.open(f"{at}/{path}", os.O_RDONLY | os.O_DIRECTORY) for name, path in own.items()})
+
+
+def _make_root(root: str, bound: Sequence[str], links: Message, etc: Message) -> None:
+    for place in PLACES:
+        os.mkdir(f"{root}/{place}")
+    for place, target in links.items():
+        os.symlink(str(target), f"{root}{place}")
+    for name, text in etc.items():
+        _write(f"{root}/etc/{name}", str(text))
+    for place in bound:
+        _bind(place, f"{root}{place}")
+
+
+def _make_devices(dev: str) -> None:
+    for name in DEVICES:
+        _bind(f"/dev/{name}", f"{dev}/{name}")
+    for name, target in DEVICE_LINKS.items():
+        os.symlink(target, f"{dev}/{name}")
+    mount("devpts", f"{dev}/pts", "devpts", NOSUID | NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+
+
+def _bind(source: str, target: str) -> None:
+    """Show a file or a directory of the host, with all that is mounted in it."""
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o644))
+    mount(source, target, "", BIND | RECURSIVE, "")
 
 
 def _free_place(avoided: Sequence[str]) -> str:
@@ -67,41 +131,9 @@ def _meet(place: str, path: str) -> bool:
     return f"{path}/".startswith(f"{place}/") or f"{place}/".startswith(f"{path.rstrip('/')}/")
 
 
-def _folder(path: str, mode: int) -> int:
-    os.mkdir(path)
-    os.chmod(path, mode)
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _fill_etc(etc: int, asked: Message) -> None:
-    files, folders = asked["etc_files"], _texts(asked["etc_folders"])
-    if not isinstance(files, dict):
-        raise TypeError("etc_files is an object")
-    for folder in folders:
-        _make_folders(etc, folder)
-    for name, text in files.items():
-        if os.path.dirname(name):
-            _make_folders(etc, os.path.dirname(name))
-        with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=etc), "w") as file:
-            file.write(str(text))
-
-
-def _make_folders(etc: int, folder: str) -> None:
-    made = ""
-    for part in folder.split("/"):
-        made = f"{made}/{part}" if made else part
-        try:
-            os.mkdir(made, dir_fd=etc)
-        except FileExistsError:
-            continue
-
-
-def _texts(value: object) -> list[str]:
-    if not isinstance(value, list):
-        raise TypeError("a list of text is expected")
-    return [str(item) for item in value]
-
-
 def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(opened, text.encode())
+    finally:
+        os.close(opened)

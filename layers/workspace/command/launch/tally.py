@@ -11,6 +11,7 @@ from .looks import Look
 
 __all__ = ["Tally"]
 
+
 @final
 class Tally:
     """Keeps looks in the order of the first of each kind, up to a limit; those of `shown` places are not kept."""
