@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from .model import StoreKey
 from .step import Decision, Mode, StepRow, decide_step, mismatch
 
 __all__ = ["STEPS", "Asked", "History", "Refused"]
@@ -118,6 +119,11 @@ class History:
     def all_of(self, kind: str, target: str) -> tuple[StepRow, ...]:
         """The recorded calls of this kind on this target, asked for or not."""
         return tuple(row for row in self._rows.values() if (row.kind, row.target) == (kind, target))
+
+    def pinning(self, store: StoreKey, instance_id: str) -> tuple[str, ...]:
+        """The keys of the calls that name a revision of this instance, in order."""
+        rows = (row for row in self._rows.values() if row.pin is not None and row.pin.key == store)
+        return tuple(row.key for row in rows if row.pin is not None and row.pin.revision.instance_id == instance_id)
 
     def waits(self, kinds: Collection[str]) -> bool:
         """Whether a call of these kinds that was recorded to wait has not been recorded to end."""

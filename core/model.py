@@ -267,10 +267,15 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class StoreNotFound:
-    """There is no such store. `expected` is the revision that a conditional call asked for."""
+    """There is no such store. `expected` is the revision that a conditional call asked for.
+
+    With a `reason` it is the answer to a step that was applied before: it made the revision `expected`, and that was
+    erased since. The change is not made again, and a retry gives the same answer.
+    """
 
     key: StoreKey
     expected: Revision | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,10 @@ class Operation(Protocol[_A_co, _E_co]):
         """The outcome that a receipt of this operation records. `held` is the state at the receipt's revision."""
         ...
 
+    def erased(self, receipt: Receipt) -> Outcome[_A_co, _E_co]:
+        """The outcome where the state that `answer` needs was erased."""
+        ...
+
 
 def admit_size(planned: Planned[_A, _E], key: StoreKey, limit_bytes: int) -> Planned[_A, _E | TooLarge]:
     """The plan, or in its place that the state it would write is larger than the limit."""
@@ -164,6 +168,9 @@ class Create(Struct, Generic[_T], frozen=True):
     def answer(self, receipt: Receipt, held: Held | None) -> Never:
         raise LookupError(f"the creation of {self.key} leaves no receipt, and {receipt} is none of it")
 
+    def erased(self, receipt: Receipt) -> Never:
+        raise LookupError(f"the creation of {self.key} leaves no receipt, and {receipt} is none of it")
+
 
 # --- updates ----------------------------------------------------------------
 
@@ -185,6 +192,9 @@ class Update(Struct, Generic[_T], frozen=True):
 
     def answer(self, receipt: Receipt, held: Held | None) -> Outcome[Updated[_T], StoreNotFound | InvalidState]:
         return _answer_change(self, receipt, held)
+
+    def erased(self, receipt: Receipt) -> Failure[StoreNotFound]:
+        return Failure(_erased(receipt))
 
 
 class UpdateFrom(Struct, Generic[_T], frozen=True):
@@ -209,6 +219,9 @@ class UpdateFrom(Struct, Generic[_T], frozen=True):
         self, receipt: Receipt, held: Held | None
     ) -> Outcome[Updated[_T], Conflict | StoreNotFound | InvalidState]:
         return _answer_change(self, receipt, held)
+
+    def erased(self, receipt: Receipt) -> Failure[StoreNotFound]:
+        return Failure(_erased(receipt))
 
 
 def _plan_change(operation: Update[_T] | UpdateFrom[_T], held: Held) -> Planned[Updated[_T], InvalidState]:
@@ -282,6 +295,16 @@ def _exactly_once(
     return Batch((*expects, NoReceipt(key, step, operation.kind)), (write, WriteReceipt(receipt)))
 
 
+def _erased(receipt: Receipt) -> StoreNotFound:
+    """The answer to a step whose own was erased."""
+    revision = receipt.revision
+    reason = (
+        f"step {receipt.step.key!r} of run {receipt.step.run_id!r} was applied and made version {revision.version} of "
+        f"{receipt.key}, whose state was erased by purge; it is not applied again, and a retry does not help"
+    )
+    return StoreNotFound(receipt.key, revision, reason)
+
+
 # --- taking -----------------------------------------------------------------
 
 
@@ -331,7 +354,12 @@ class Take(Struct, Generic[_T, _R], frozen=True):
     def answer(
         self, receipt: Receipt, held: Held | None
     ) -> Outcome[Taken[_R], Unmatched | StoreNotFound | InvalidState | TooLarge]:
+        if not receipt.value:  # a value is JSON, which is never empty
+            return self.erased(receipt)
         return Success(Taken(self._read(receipt.step, receipt.value), receipt.revision))
+
+    def erased(self, receipt: Receipt) -> Failure[StoreNotFound]:
+        return Failure(_erased(receipt))
 
     def _read(self, step: StepId, value: bytes) -> _R:
         # The codec gives back what the selector's annotation says, and it says _R.
@@ -365,6 +393,9 @@ class Delete(Struct, frozen=True):
     def answer(self, receipt: Receipt, held: Held | None) -> Never:
         raise LookupError(f"the deletion of {self.key} leaves no receipt, and {receipt} is none of it")
 
+    def erased(self, receipt: Receipt) -> Never:
+        raise LookupError(f"the deletion of {self.key} leaves no receipt, and {receipt} is none of it")
+
 
 class DeleteFrom(Struct, frozen=True):
     """Delete the store if it is still at the expected revision."""
@@ -384,4 +415,7 @@ class DeleteFrom(Struct, frozen=True):
         return Planned(Success(Deleted()), None, batch)
 
     def answer(self, receipt: Receipt, held: Held | None) -> Outcome[Deleted, Conflict | StoreNotFound]:
+        return Success(Deleted())
+
+    def erased(self, receipt: Receipt) -> Success[Deleted]:
         return Success(Deleted())

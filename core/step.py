@@ -6,6 +6,7 @@ that its key has and on how it may be repeated; `DECISIONS` is that table, and a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -25,6 +26,7 @@ __all__ = [
     "StepStatus",
     "decide_step",
     "drop_step",
+    "erased",
     "lose_step",
     "mismatch",
     "renamed",
@@ -132,3 +134,17 @@ def renamed(row: StepRow, key: str, kind: str, target: str) -> str:
     """Both sides in words, where the code asks for a new key and not for the recorded call that is like it."""
     recorded, asked = (f"{kind} {target}".rstrip() for kind, target in ((row.kind, row.target), (kind, target)))
     return f"step {row.key!r} ({recorded}) was recorded and is not asked for; the code asks for {key!r} ({asked})"
+
+
+NAMED: Final = 5
+"""How many of the calls that read an erased state are named."""
+
+
+def erased(run_id: str, store: StoreKey, revision: Revision, keys: Sequence[str]) -> str:
+    """What has become of a state that a replay needs, and the ways on; `keys` are the calls that pin such states."""
+    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    return (
+        f"revision {revision.version} of store {store}, which the run has read, is kept no more: its state was erased "
+        f"by purge, so the run cannot be replayed as it was. Resume it without the calls that read the store, "
+        f"`resume({run_id!r}, drop={list(keys[:NAMED])!r})`{more}, or cancel it"
+    )

@@ -242,16 +242,13 @@ class LedgerStore:
         if receipt.kind != operation.kind:
             return await self._conclude(Failure(ReceiptMismatch(receipt.step, receipt.kind, operation.kind)), join)
         held: Held | None = None
-        is_erased = operation.kind == Take.kind and not receipt.value  # a value is JSON, which is never empty
         if operation.answers_state:
-            read = await self._tips.at(operation.key, receipt.revision)
+            read = await self._tips.kept(operation.key, receipt.revision)
             if isinstance(read, Failure):
                 return read
             held = read.unwrap()
-            is_erased = held is None
-        if is_erased:
-            reason = f"step {receipt.step.key!r} was applied, but the state it left in {operation.key} was erased"
-            return Failure(Unavailable(reason, "unknown"))
+            if held is None:
+                return await self._conclude(operation.erased(receipt), join)
         return await self._conclude(operation.answer(receipt, held), join)
 
     async def _unwritten(

@@ -74,15 +74,11 @@ class TipCache:
             return await self._load(key)
         return await self._catch_up(key, seen)
 
-    async def at(self, key: StoreKey, revision: Revision) -> Outcome[Held | None, Unavailable]:
-        """The state at a revision, also one of an instance that was deleted; None where it is kept no more."""
-        seen = self.seen(key)
-        if seen is not None and seen.revision == revision:
-            return Success(seen)
-        return await self._read_at(key, revision)
-
     async def kept(self, key: StoreKey, revision: Revision) -> Outcome[Held | None, Unavailable]:
-        """The same as far as it is kept now: what another process has erased is not handed out from memory."""
+        """The state at a revision, also one of an instance that was deleted; None where it is kept no more.
+
+        What was erased is not handed out from memory.
+        """
         seen = self.seen(key)
         if seen is not None and seen.revision == revision:
             tip = await self._ledger.tip(key)

@@ -16,6 +16,7 @@ from ...core.model import StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.run import WANTS_OWNER, RunColumns, RunEvent
 from ...core.waiting_on import until_text
+from .intervening import Interventions
 from .pause import Pauses
 from .record import RunRecord
 from .tools import Tools
@@ -88,7 +89,7 @@ class Leaving:
             return True
         for _ in range(GIVE_BACK_TRIES):
             left: Mapping[StepId, StoreKey] = {}
-            if self._record.cancellation.expired:
+            if self._ends_cancelled:
                 found = await self._waiters_left()
                 if isinstance(found, Failure):
                     continue
@@ -97,13 +98,28 @@ class Leaving:
             verdict = await self._tools.ledger.commit(batch)
             if isinstance(verdict, Success):
                 await self._forget_all(left)
+                if self._record.erased:
+                    await self._cancel_if_asked()
                 return True
             if isinstance(verdict.failure(), Fenced):
                 return True
         return False
 
+    @property
+    def _ends_cancelled(self) -> bool:
+        """Whether its time to clean up is over, or it cannot clean up: no code could replay it."""
+        cancellation = self._record.cancellation
+        return cancellation.expired or (self._record.erased and cancellation.requested)
+
+    async def _cancel_if_asked(self) -> None:
+        """End a run that no code could replay, if that was asked of it before it was stuck."""
+        read = await self._tools.ledger.run(self._record.row.id)
+        row = None if isinstance(read, Failure) else read.unwrap()
+        if row is not None and row.cancel_requested:
+            _ = await Interventions(self._tools.ledger, self._tools.clock).cancel(row.id)
+
     def _given_back(self) -> ChangeRun:
-        if self._record.cancellation.expired:
+        if self._ends_cancelled:
             return self._leave("cancel", {})
         if self._record.problem is not None:
             return self._leave("stop", {"problem": self._record.problem})

@@ -16,10 +16,10 @@ from msgspec import structs
 
 from ...core.batch import Batch, ChangeRun, Committed, Fenced, RunFence, Write, WriteStep
 from ...core.history import Asked, History, Refused
-from ...core.model import Contended, RecordedError, StepId, StoreKey, Unavailable
+from ...core.model import Contended, RecordedError, Revision, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Success
 from ...core.run import RunColumns, RunEvent, RunRow, next_state
-from ...core.step import Mode, StepRow, renamed
+from ...core.step import Mode, StepRow, erased, renamed
 from ...core.waiter import Registered
 from ...services.step import DuplicateKey, NotReplaySafe, StepFailed, Suspended
 from .cancellation import Cancellation
@@ -39,9 +39,10 @@ class RunRecord:
     """One execution of a run's workflow, from the top, by the owner that has claimed it.
 
     Once `suspending`, durable calls raise `Suspended` and nothing more is recorded. Why is told by `lost` (another
-    owner has the run), `problem` (it is stuck), `cancellation.expired` (its time to clean up is over), or none of them:
-    it is set aside. `body` is the task that executes the workflow; `open_waiters` are the stores on which its calls may
-    have a waiter, by key; `on_lost` is called for the row of a call that was recorded and whose branch has lost a race.
+    owner has the run), `problem` (it is stuck; `erased`: no code could help), `cancellation.expired` (its time to clean
+    up is over), or none of them: it is set aside. `body` is the task that executes the workflow; `open_waiters` are the
+    stores on which its calls may have a waiter, by key; `on_lost` is called for the row of a call that was recorded and
+    whose branch has lost a race.
     """
 
     def __init__(self, row: RunRow, rows: tuple[StepRow, ...], tools: Tools) -> None:
@@ -62,6 +63,7 @@ class RunRecord:
         self.open_waiters: dict[str, StoreKey] = {}
         self.on_lost: Callable[[StepRow], None] = _nothing
         self.problem: str | None = None
+        self.erased = False
         self._tools = tools
         self.under_way: dict[asyncio.Task[Any] | None, str] = {}
         self.branches: set[asyncio.Task[Any]] = set()
@@ -96,7 +98,15 @@ class RunRecord:
 
     def stop(self, problem: str) -> NoReturn:
         """The run cannot go on: it is stuck, until somebody resumes it."""
-        self.problem = f"{problem}; bring the code back or mend it, then resume the run"
+        self._stop(f"{problem}; bring the code back or mend it, then resume the run")
+
+    def stop_erased(self, key: StoreKey, revision: Revision) -> NoReturn:
+        """A state that a replay needs was erased: the run is stuck, or ends cancelled if that was asked of it."""
+        self.erased = True
+        self._stop(erased(self.row.id, key, revision, self.history.pinning(key, revision.instance_id)))
+
+    def _stop(self, problem: str) -> NoReturn:
+        self.problem = problem
         self.set_aside()
         for branch in self.branches - self.under_way.keys() - {asyncio.current_task()}:
             _ = branch.cancel()  # it waits for something else, which may never come

@@ -249,9 +249,7 @@ class DrivenStores:
                 return read
             document = read.unwrap()
             if document is None:
-                self._record.stop(
-                    f"revision {revision.version} of store {key}, which the run has read, is kept no more"
-                )
+                self._record.stop_erased(key, revision)
             whole = read_document(key, document)
             if isinstance(whole, Failure):
                 self._record.stop(whole.failure().reason)

@@ -182,8 +182,9 @@ async def test_who_uses_a_store_that_is_purged_finds_none(path: str, tmp_path: P
         for again in (await store.take(first, claim, step=steps[0]), await store.update(add, step=steps[1])):
             assert isinstance(again, Failure)
             failure = again.failure()
-            assert isinstance(failure, Unavailable)
-            assert (failure.applied, failure.reason[-10:]) == ("unknown", "was erased")
+            assert isinstance(failure, StoreNotFound)
+            assert failure.expected is not None
+            assert "erased by purge" in (failure.reason or "")
 
 
 async def test_signals_that_forgotten_runs_have_read_are_swept(tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ def problem_of(failure: Met) -> Problem:
             return Problem("run_ended", text, details={"id": id, "state": state})
         case InvalidSignal(name, message):
             return Problem("invalid_signal", f"signal {name!r} was not sent: {message}", details={"name": name})
+        case StoreNotFound(key, reason=str(reason)):
+            return Problem("store_not_found", f"there is no store {key}: {reason}")
         case StoreNotFound(key):
             return Problem("store_not_found", f"there is no store {key}; `stepwell stores` lists those that there are")
         case InvalidState(key, issues):
