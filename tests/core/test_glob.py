@@ -12,7 +12,7 @@ from stepwell.core.glob import Glob, is_glob, tree_root
 
 from .workspace_texts import TEXTS
 
-PARTS = st.sampled_from(["*", "**", "a", "b", "a*", "*b", "*a*", "a*b*", "?", "***"])
+PARTS = st.sampled_from(["*", "**", "a", "b", "a*", "*b", "*a*", "a*b*", "*b*b", "*ab*a*", "?", "***"])
 PATTERNS = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
 NAMES = ("a", "b", "ab")
 PATHS = ["/".join(names) for depth in range(1, 6) for names in product(NAMES, repeat=depth)]
@@ -87,6 +87,14 @@ def test_no_wildcard_stands_for_what_is_protected(name: str) -> None:
     assert matched("**/config", [f"sub/{name}/config"]) == [f"sub/{name}/config"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [("*aa*a*", "aa"), ("*b*b", "ab"), ("ab*ba", "aba"), ("a/*/b", "a//b"), ("out/**", "out/"), ("out/**", "out")],
+)
+def test_what_a_pattern_asks_for_twice_is_there_twice_and_no_wildcard_is_an_empty_name(pattern: str, path: str) -> None:
+    assert not Glob(pattern).matches(path)
+
+
 # --- properties -------------------------------------------------------------
 
 
@@ -103,7 +111,7 @@ def test_q_04_it_agrees_on_every_short_path(pattern: str) -> None:
 @given(st.lists(PARTS, min_size=1, max_size=3).map("/".join), st.sampled_from(["", *PATHS[:12]]))
 def test_a_directory_may_hold_something_just_if_a_path_below_it_matches(pattern: str, directory: str) -> None:
     top = f"{directory}/" if directory else ""
-    names = (*NAMES, "?", "ba")
+    names = (*NAMES, "?", "ba", "bb", "aba")
     below = ("/".join(each) for depth in range(1, 4) for each in product(names, repeat=depth))
     glob, holds = Glob(pattern), any(leads(pattern.split("/"), (top + it).split("/")) for it in below)
     assert glob.may_hold(directory) == holds

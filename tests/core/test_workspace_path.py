@@ -7,7 +7,7 @@ from itertools import combinations
 from unicodedata import normalize
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stepwell.core.codec import codec_of
@@ -108,6 +108,9 @@ def test_p_10_sizes_are_counted_in_bytes_and_names_have_a_limit_of_their_own() -
     assert isinstance(problem, PathProblem)
     assert problem.as_failure() == LimitExceeded("name_bytes", 256, 255)
     assert operation_path("\u00e9" * 127) == "\u00e9" * 127
+    long = operation_path("/".join(["\u00e9" * 100] * 6))
+    assert isinstance(long, PathProblem)
+    assert long.as_failure() == LimitExceeded("path_bytes", 1_205, 1_024)
 
 
 def test_p_10_a_limit_of_nothing_is_a_limit() -> None:
@@ -194,7 +197,7 @@ def test_names_at_the_top_are_protected_in_any_case_and_only_there() -> None:
 
 def test_ancestors_are_the_directories_above_the_nearest_first() -> None:
     assert list(ancestors("a/b/c")) == ["a/b", "a"]
-    assert list(ancestors("a")) == list(ancestors("")) == []
+    assert list(ancestors("a")) == list(ancestors("")) == list(ancestors("/a")) == []
 
 
 # --- other systems ----------------------------------------------------------
@@ -251,7 +254,9 @@ def test_a_collision_is_two_entries_of_one_directory_with_one_key(paths: list[st
 
 
 @given(st.text(st.characters()))
+@example("\u01f0")
 def test_a_key_never_joins_or_parts_names(text: str) -> None:
+    assert normalize("NFC", collision_key(text)) == collision_key(text)
     assert collision_key(text).count("/") == text.count("/")
     assert collision_key(text) == "/".join(map(collision_key, text.split("/")))
 
