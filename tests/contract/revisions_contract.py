@@ -102,7 +102,7 @@ class RevisionsContract:
             assert await history(counts, "c-1", before=beyond) == Success(whole)
         assert await history(counts, "c-1", limit=2**63) == Success(whole)
 
-    @pytest.mark.parametrize("given", [1, "one", ("one", 1), Snapshot(0, one(0)), Success(one(0))], ids=repr)
+    @pytest.mark.parametrize("given", [1, "one", ("one", 1), Success(one(0))], ids=repr)
     async def test_what_is_no_revision_is_refused(self, world: World, given: Any) -> None:
         await world.make(last=1)
         diff, history = world.revisions.diff, world.revisions.history
@@ -111,11 +111,11 @@ class RevisionsContract:
             lambda: diff(counts, "c-1", one(1), given),
             lambda: history(counts, "c-1", before=given),
         ):
-            with pytest.raises(TypeError, match=r"(one|other|before) is a Revision, not "):
+            with pytest.raises(TypeError, match=r"(one|other|before) is a Revision, not .*: write Revision\("):
                 await call()
-        hint = r"give its \.revision" if isinstance(given, Snapshot) else r"write Revision\(instance_id, version\)"
-        with pytest.raises(TypeError, match=hint):
-            await diff(counts, "c-1", one(1), given)
+        snapshot: Any = Snapshot(0, one(0))
+        with pytest.raises(TypeError, match=r"give its \.revision"):
+            await diff(counts, "c-1", one(1), snapshot)
 
     @pytest.mark.parametrize("limit", [1.5, True, "1", None], ids=repr)
     async def test_a_limit_that_is_no_number_is_refused(self, world: World, limit: Any) -> None:

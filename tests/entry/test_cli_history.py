@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import stepwell
@@ -59,6 +61,80 @@ def test_a_difference_shows_both_sides(shop: Shell) -> None:
 )
 def test_a_history_goes_alone(shop: Shell, words: tuple[str, ...]) -> None:
     assert shop("store", "shop.orders", "o-1", *words).code == 2
+
+
+# --- earlier instances ----------------------------------------------------------
+
+
+@pytest.fixture
+def again(shop: Shell) -> str:
+    """The id of the first instance of o-1, which was deleted, and made again; the new one is at version 0."""
+    module = vars(load_module(SHOP))
+    with stepwell.open_blocking(shop.folder / "stepwell.db", drive=False) as portal:
+        order = portal.app.store(module["orders"], "o-1")
+        first = portal.call(order.get).unwrap()
+        portal.call(order.delete).unwrap()
+        portal.call(order.get_or_create, module["Order"](notes={"made": "again"})).unwrap()
+    return first.instance_id
+
+
+def test_a_version_of_an_earlier_instance_is_shown_and_compared(shop: Shell, again: str) -> None:
+    changes = shop("store", "shop.orders", "o-1", "--history", "--json").json["changes"]
+    assert changes[0]["instance_id"] != again == changes[-1]["instance_id"]
+    assert shop("store", "shop.orders", "o-1", "--at", "1", "--json").error["code"] == "unknown_version"
+    said = shop("store", "shop.orders", "o-1", "--at", "1", "--of", again)
+    assert (said.code, said.err) == (0, f"shop.orders/o-1 at version 1 of {again}\n")
+    assert json.loads(said.out)["status"] == "approved"
+    shown = shop("store", "shop.orders", "o-1", "--at", "1", "--of", again, "--module", SHOP, "--json").json
+    assert (shown["instance_id"], shown["version"], shown["state"]["status"]) == (again, 1, "approved")
+    assert shop("store", "shop.orders", "o-1", "--at", "0", "--of", again, "--raw").json["status"] == "new"
+    found = shop("store", "shop.orders", "o-1", "--diff", "0", "1", "--of", again)
+    assert (found.code, found.out) == (0, 'status: "new" -> "approved"\n')
+
+
+def test_a_version_of_a_store_that_is_gone_is_shown(shop: Shell, again: str) -> None:
+    orders = vars(load_module(SHOP))["orders"]
+    with stepwell.open_blocking(shop.folder / "stepwell.db", drive=False) as portal:
+        portal.call(portal.app.store(orders, "o-1").delete).unwrap()
+    assert shop("store", "shop.orders", "o-1", "--at", "0", "--json").error["code"] == "store_not_found"
+    assert shop("store", "shop.orders", "o-1", "--at", "1", "--of", again, "--raw").json["status"] == "approved"
+
+
+@pytest.mark.parametrize("option", ["--at", "--diff"])
+@pytest.mark.parametrize(("version", "instance"), [("99", None), ("0", "nobody"), ("0", "01a2")])
+def test_what_an_instance_never_was_is_told(
+    shop: Shell, again: str, option: str, version: str, instance: str | None
+) -> None:
+    words = ("store", "shop.orders", "o-1", option, *([version] * (2 if option == "--diff" else 1)))
+    said = shop(*words, "--of", instance or again, "--json")
+    assert (said.code, said.error["code"]) == (1, "unknown_version")
+    assert said.error["error"] == (
+        f"version {version} of instance {instance or again} of shop.orders/o-1 is not there, or not kept any more; "
+        "`stepwell store shop.orders o-1 --history` lists those that are"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--of", "i"), "--of goes with --at or --diff"),
+        (("--history", "--of", "i"), "--of goes with --at or --diff"),
+        (("--at", "1", "--of", ""), "--of needs the id of an instance"),
+        (("--limit", "3"), "--limit goes with --history"),
+        (("--at", "1", "--limit", "100"), "--limit goes with --history"),
+        (("--diff", "0", "1", "--limit", "1"), "--limit goes with --history"),
+        (("--module", SHOP, "--set", 'status="new"', "--limit", "1"), "--limit goes with --history"),
+    ],
+    ids=["of", "of and history", "of nothing", "limit", "limit and at", "limit and diff", "limit and set"],
+)
+def test_an_option_that_would_be_passed_over_is_refused(shop: Shell, words: tuple[str, ...], told: str) -> None:
+    before = versions(shop)
+    said = shop("store", "shop.orders", "o-1", *words)
+    assert (said.code, told in said.err) == (2, True)
+    assert versions(shop) == before
+
+
+# --- what goes ------------------------------------------------------------------
 
 
 def test_gc_tells_what_it_removed(shop: Shell) -> None:

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import click
 
 from ....core.retention import Retention
 from ....services.revisions import Collected
+from .numbers import span_ms, whole_number
 from .options import Settings, open_existing, run_blocking, shared, value_of
 from .problem import WRONG_USAGE, Problem
 
 __all__ = ["gc"]
 
-SPAN: Final = re.compile(r"(\d+)(s|m|h|d|w)")
-UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-
-
-def _read_span(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """A span of time in milliseconds: a whole number and its unit."""
-    if value is None:
-        return None
-    found = SPAN.fullmatch(value)
-    if found is None:
-        raise click.BadParameter(f"{value!r} is no span of time: write a number and s, m, h, d or w, like 30d")
-    return int(found[1]) * UNITS_MS[found[2]]
-
 
 @click.command()
-@click.option("--keep-revisions", type=click.IntRange(min=1), metavar="N", help="Keep the newest N of each store.")
-@click.option(
-    "--keep", callback=_read_span, metavar="SPAN", help="Keep revisions in force within this time, like 30d or 12h."
-)
-@click.option("--keep-runs", callback=_read_span, metavar="SPAN", help="Forget runs that ended longer ago, like 7d.")
+@click.option("--keep-revisions", type=whole_number(1), metavar="N", help="Keep the newest N of each store.")
+@click.option("--keep", type=span_ms, metavar="SPAN", help="Keep revisions in force within this time, like 30d or 12h.")
+@click.option("--keep-runs", type=span_ms, metavar="SPAN", help="Forget runs that ended longer ago, like 7d.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; tell how much it would be.")
 @shared()
 @click.pass_obj

@@ -14,7 +14,7 @@ NAME: Final = re.compile(r"""[^.\[\]="]+""")
 """A field or key that needs no quotes."""
 
 SEGMENT: Final = re.compile(
-    rf"""\.?(?P<name>{NAME.pattern}) | \[(?P<index>\d+)\] | \[(?P<key>"(?:[^"\\]|\\.)*")\]""", re.VERBOSE
+    rf"""\.?(?P<name>{NAME.pattern}) | \[(?P<index>[0-9]{{1,100}})\] | \[(?P<key>"(?:[^"\\]|\\.)*")\]""", re.VERBOSE
 )
 
 

@@ -16,6 +16,7 @@ from ....services.ledger import Ledger
 from ...driver.owner import is_provably_dead
 from ...layer import get
 from ..open import App
+from .numbers import whole_number
 from .options import Settings, open_existing, run_blocking, shared, value_of
 from .output import instant
 from .problem import Problem, problem_of
@@ -35,7 +36,9 @@ MOST: Final = 1_000_000
 @click.command()
 @click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
-@click.option("--limit", type=click.IntRange(1, MOST), default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=whole_number(1, MOST), metavar="N", default="100", show_default=True, help="At most so many."
+)
 @click.option("--after", metavar="ID", help="Only runs that come after this one in the list.")
 @click.option("--newest", is_flag=True, help="The run that was started last comes first.")
 @shared()

@@ -69,31 +69,37 @@ def _json(change: Changed) -> dict[str, object]:
 # --- differences --------------------------------------------------------------
 
 
-async def read_differences(settings: Settings, key: StoreKey, one: int, other: int) -> tuple[Difference, ...]:
-    """Of two versions of the instance that exists, or that was deleted last."""
+async def read_differences(
+    settings: Settings, key: StoreKey, one: int, other: int, instance: str | None = None
+) -> tuple[Difference, ...]:
+    """Of two versions of the instance; for None of the one that exists, or that was deleted last."""
     async with open_existing(settings) as app:
-        newest = value_of(await get(app.env, Ledger).revisions(key, limit=1, patches=False))
-        if not newest:
-            raise problem_of(StoreNotFound(key))
-        last = newest[0].revision
-        versions = (Revision(last.instance_id, one), Revision(last.instance_id, other))
-        found = await app.revisions.diff(key.name, key.id, *versions)
+        last: Revision | None = None
+        if instance is None:
+            newest = value_of(await get(app.env, Ledger).revisions(key, limit=1, patches=False))
+            if not newest:
+                raise problem_of(StoreNotFound(key))
+            last = newest[0].revision
+            instance = last.instance_id
+        found = await app.revisions.diff(key.name, key.id, Revision(instance, one), Revision(instance, other))
         if isinstance(found, Failure):
             missing = found.failure()
             if isinstance(missing, StoreNotFound) and missing.expected is not None:
-                raise unknown_version(key, missing.expected.version, last)
+                raise unknown_version(key, missing.expected, last)
         return value_of(found)
 
 
-def unknown_version(key: StoreKey, version: int, last: Revision) -> Problem:
-    """There is no such version, or it is kept no more."""
-    if version > last.version:
+def unknown_version(key: StoreKey, revision: Revision, last: Revision | None) -> Problem:
+    """There is no such version, or it is kept no more. `last` is the instance's last one; None: it was asked for."""
+    version = revision.version
+    if last is not None and version > last.version:
         return Problem("unknown_version", f"{key} has no version {version}: it is at version {last.version}")
-    return Problem(
-        "unknown_version",
-        f"version {version} of {key} is not kept any more; `stepwell store {key.name} {key.id} --history` lists those "
-        "that are",
-    )
+    lists = f"`stepwell store {key.name} {key.id} --history` lists those that are"
+    if last is None:
+        text = f"version {version} of instance {revision.instance_id} of {key} is not there, or not kept any more"
+    else:
+        text = f"version {version} of {key} is not kept any more"
+    return Problem("unknown_version", f"{text}; {lists}")
 
 
 def print_differences(output: Output, key: StoreKey, one: int, other: int, differences: tuple[Difference, ...]) -> None:

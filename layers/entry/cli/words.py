@@ -12,6 +12,7 @@ from ....core.codec import Codec, parameters_of
 from ....core.kind import is_dict, is_list
 from ....core.model import Path
 from ....services.workflow import AnyWorkflow
+from .numbers import read_digits
 from .paths import path_text, read_path
 from .problem import WRONG_USAGE, Problem
 
@@ -153,9 +154,9 @@ def _member(inner: object, segment: str | int, where: Path) -> object:
 
 
 def _index(inner: list[object], segment: str | int, where: Path) -> int:
-    text = str(segment)
-    if text.isdecimal() and int(text) < len(inner):
-        return int(text)
+    index = read_digits(str(segment))
+    if index is not None and index < len(inner):
+        return index
     raise UnknownPath(
         f"{path_text(where)} has no {segment!r}; it is a list of {_count(len(inner), 'element')}, from 0 on"
     )
