@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from ..core.batch import AlreadyApplied, Batch, Commit, Committed, Document, Fenced, Receipt, Refusal
+from ..core.batch import AlreadyApplied, Batch, Commit, Committed, Document, Fenced, Form, Receipt, Refusal
 from ..core.model import Revision, StepId, StoreKey, TooLarge, Unavailable
 from ..core.outcome import Outcome
 from ..core.retention import StoredChange
@@ -63,11 +63,12 @@ class CannotOpen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoreTip:
-    """A store that exists, and the revision now in force."""
+    """A store that exists, and the revision now in force. `form` is None if it was written before forms were kept."""
 
     key: StoreKey
     revision: Revision
     updated_at_ms: int
+    form: Form | None = None
 
 
 @dataclass(frozen=True, slots=True)

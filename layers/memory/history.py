@@ -60,7 +60,7 @@ class History:
 
     def tips(self, name: str | None) -> tuple[StoreTip, ...]:
         tips = [
-            StoreTip(key, held.tip, held.updated_at_ms)
+            StoreTip(key, held.tip, held.updated_at_ms, held.form)
             for key, held in self._stores.items()
             if held.tip is not None and name in (None, key.name)
         ]

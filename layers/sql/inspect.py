@@ -25,9 +25,14 @@ from .rows import Row, Value, to_integer, to_text
 from .schema import SCHEMA_VERSION
 from .statements import LIVE
 
-__all__ = ["Disk", "Inspection", "Owner", "has_wal_fix", "inspect", "sqlite_version"]
+__all__ = ["Disk", "Inspection", "Owner", "StoredForm", "has_wal_fix", "inspect", "sqlite_version"]
 
 STORES: Final = "select count(*) from store where instance is not null"
+FORMS: Final = """
+select s.name, coalesce(f.version, 1) as form, count(*),
+       coalesce((select max(version) from form where name = s.name), 1)
+from store s join head h on h.sid = s.sid left join form f on f.fno = h.fno
+where s.instance is not null group by s.name, form order by s.name, form"""
 RUNS: Final = "select state, count(*) from run group by state order by state"
 STEPS: Final = "select count(*) from step"
 RECEIPTS: Final = "select count(*) from receipt"
@@ -57,6 +62,20 @@ class Owner:
     name: str
     runs: int
     dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredForm:
+    """How many stores of a name are stored in one version of their type; `newest` is the last one that ever was."""
+
+    name: str
+    version: int
+    stores: int
+    newest: int
+
+    @property
+    def is_older(self) -> bool:
+        return self.version < self.newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +110,7 @@ class Inspection:
     schema_version: int
     integrity: str
     stores: int
+    forms: tuple[StoredForm, ...]
     runs: Mapping[str, int]
     steps: int
     receipts: int
@@ -144,6 +164,10 @@ def _read(connection: Connection, file: Path, now_ms: Callable[[], int]) -> Insp
         schema_version=to_integer(_one(connection, "pragma user_version")),
         integrity="; ".join(to_text(row[0]) for row in connection.rows("pragma quick_check(5)")),
         stores=to_integer(_one(connection, STORES)),
+        forms=tuple(
+            StoredForm(to_text(name), to_integer(version), to_integer(count), to_integer(newest))
+            for name, version, count, newest in connection.rows(FORMS)
+        ),
         runs={to_text(state): to_integer(count) for state, count in connection.rows(RUNS)},
         steps=to_integer(_one(connection, STEPS)),
         receipts=to_integer(_one(connection, RECEIPTS)),

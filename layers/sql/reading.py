@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from ...core.batch import Commit, Document, Receipt
+from ...core.batch import Commit, Document, Form, Receipt
 from ...core.model import Revision, StepId, StoreKey
 from ...core.run import RunRow, RunState
 from ...core.signal import SignalRow
@@ -147,8 +147,9 @@ def stores(connection: Connection, name: str | None) -> tuple[StoreTip, ...]:
             StoreKey(to_text(name), to_text(id)),
             Revision(to_text(instance), to_integer(version)),
             to_integer(updated_at_ms),
+            None if form is None else Form(to_integer(form), to_text(fingerprint)),
         )
-        for name, id, instance, version, updated_at_ms in rows
+        for name, id, instance, version, updated_at_ms, form, fingerprint in rows
     )
 
 

@@ -213,13 +213,13 @@ READ_SIGNAL: Final = "update signal set read_by = ? where no = ? and run_no = ? 
 # --- reading stores ---------------------------------------------------------
 
 STORES: Final = """
-select s.name, s.id, s.instance, h.version, l.at_ms
-from store s join head h on h.sid = s.sid join log l on l.seq = h.last_seq
+select s.name, s.id, s.instance, h.version, l.at_ms, f.version, f.fingerprint
+from store s join head h on h.sid = s.sid join log l on l.seq = h.last_seq left join form f on f.fno = h.fno
 where s.instance is not null order by s.name, s.id"""
 
 STORES_NAMED: Final = """
-select s.name, s.id, s.instance, h.version, l.at_ms
-from store s join head h on h.sid = s.sid join log l on l.seq = h.last_seq
+select s.name, s.id, s.instance, h.version, l.at_ms, f.version, f.fingerprint
+from store s join head h on h.sid = s.sid join log l on l.seq = h.last_seq left join form f on f.fno = h.fno
 where s.name = ? and s.instance is not null order by s.name, s.id"""
 
 # The rows with which an instance ends, and begins: the tip's for the one that lives, else that of its deletion.

@@ -28,7 +28,7 @@ from stepwell.core.batch import (
     WriteReceipt,
     WriteStep,
 )
-from stepwell.core.model import Revision
+from stepwell.core.model import Revision, StoreKey
 from stepwell.core.outcome import Success
 from stepwell.core.retention import StoredChange
 from stepwell.core.signal import SignalRow
@@ -71,6 +71,16 @@ async def grow(ledger: Ledger, last: int) -> None:
 
 class LedgerRevisionsContract:
     # --- forms --------------------------------------------------------------
+
+    async def test_stores_are_listed_with_the_form_of_their_tips(self, ledger: Ledger) -> None:
+        other = StoreKey("orders", "unformed")
+        first = Batch((StoreAbsent(ORDER, at(0)),), (CreateStore(ORDER, at(0), b"{}", FORM),))
+        changed = Batch((StoreAt(ORDER, at(1)),), (PatchStore(ORDER, at(2), b"[2]", form=OTHER),))
+        committed(await ledger.commit(create(other)))
+        for batch, form in ((first, FORM), (patch(1), FORM), (changed, OTHER), (patch(3), OTHER)):
+            committed(await ledger.commit(batch))
+            for tips in (await ledger.stores(), await ledger.stores(ORDER.name)):
+                assert {tip.key: tip.form for tip in tips.unwrap()} == {ORDER: form, other: None}
 
     async def test_a_document_has_the_form_of_its_revision(self, ledger: Ledger) -> None:
         first = Batch((StoreAbsent(ORDER, at(0)),), (CreateStore(ORDER, at(0), b"{}", FORM),))

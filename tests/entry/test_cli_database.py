@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+import stepwell
 from stepwell.layers.app import has_wal_fix, sqlite_version
 from stepwell.layers.sql.connection import Connection
 from stepwell.layers.sql.inspect import Disk, inspect
+from stepwell.services.definition import StoreDefinition
 
 from .shell import SHOP, Shell
 
@@ -208,6 +210,36 @@ def test_doctor_tells_what_all_is_made_of(shell: Shell) -> None:
     said = shell("doctor")
     assert (said.code, said.err) == (0, "")
     assert "completed 1, failed 1" in said.out
+
+
+def change_nothing(_: dict[str, int]) -> None:
+    pass
+
+
+def as_it_was(state: object) -> object:
+    return state
+
+
+def test_doctor_tells_how_many_stores_are_in_an_older_version_of_their_type(shell: Shell) -> None:
+    shell("run", f"{SHOP}:opens", "o-1", "--id", "o")
+    first = StoreDefinition("notes", dict[str, int])
+    second = StoreDefinition("notes", dict[str, int], version=2, upcasters={1: as_it_was})
+    with stepwell.open_blocking(shell.folder / "stepwell.db") as portal:
+        for id in ("n-1", "n-2", "n-3"):
+            portal.call(portal.app.store(first, id).get_or_create, {"n": 1})
+        portal.call(portal.app.store(second, "n-3").update, change_nothing)
+    found = findings(shell)["forms"]
+    assert [(form["name"], form["version"], form["stores"], form["is_older"]) for form in found["value"]] == [
+        ("notes", 1, 2, True),
+        ("notes", 2, 1, False),
+        ("shop.orders", 1, 1, False),
+    ]
+    assert found["remark"].startswith("2 in an older version")
+    assert "notes version 1: 2" in shell("doctor").out
+    with stepwell.open_blocking(shell.folder / "stepwell.db") as portal:
+        for id in ("n-1", "n-2"):
+            portal.call(portal.app.store(second, id).update, change_nothing)
+    assert findings(shell)["forms"]["remark"] is None
 
 
 def test_doctor_tells_of_owners_that_have_ended_and_of_stuck_runs(shell: Shell) -> None:

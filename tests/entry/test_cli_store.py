@@ -54,11 +54,12 @@ def test_stores_are_listed_by_name_and_id(shop: Shell) -> None:
         ("shop.counters", "c-1", 0),
         ("shop.orders", "o-1", 1),
     ]
+    assert found["stores"][0]["form"] == {"version": 1, "fingerprint": counters.form.fingerprint}
     assert found["count"] == 2
     assert [tip["id"] for tip in shop("stores", "--name", "shop.orders", "--json").json["stores"]] == ["o-1"]
     lines = [line.split() for line in shop("stores").out.splitlines()]
-    assert lines[0] == ["name", "id", "version", "changed"]
-    assert lines[3][:3] == ["shop.orders", "o-1", "1"]
+    assert lines[0] == ["name", "id", "version", "form", "changed"]
+    assert lines[3][:4] == ["shop.orders", "o-1", "1", "1"]
     said = shop("stores", "--limit", "1")
     assert ("o-1" in said.out, said.err) == (False, "1 more: --limit 2\n")
 

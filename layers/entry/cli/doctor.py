@@ -100,6 +100,7 @@ def _database(path: str) -> Iterator[Finding]:
     )
     yield from _file(found)
     yield Finding("stores", found.stores)
+    yield _forms(found)
     yield from _runs(found)
     yield Finding("steps", found.steps)
     yield Finding("receipts", found.receipts)
@@ -117,6 +118,18 @@ def _file(found: apps.Inspection) -> Iterator[Finding]:
     yield Finding("application_id", found.application_id, f"{found.application_id:#010x}")
     damaged = None if found.integrity == "ok" else "the file is damaged: put back a copy"
     yield Finding("quick_check", found.integrity, wrong=damaged)
+
+
+def _forms(found: apps.Inspection) -> Finding:
+    """In which versions of their types states are stored, as far as a database tells: it knows no definitions."""
+    value = [
+        {"name": form.name, "version": form.version, "stores": form.stores, "is_older": form.is_older}
+        for form in found.forms
+    ]
+    lines = [f"{form.name} version {form.version}: {form.stores}" for form in found.forms if form.newest > 1]
+    older = sum(form.stores for form in found.forms if form.is_older)
+    remark = f"{older} in an older version than others of their name; the next change of each brings it up"
+    return Finding("forms", value, "\n".join(lines) or "version 1 of each", remark=remark if older else None)
 
 
 def _runs(found: apps.Inspection) -> Iterator[Finding]:

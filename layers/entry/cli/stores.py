@@ -10,6 +10,7 @@ import click
 
 from ....core.batch import Form
 from ....core.damage import read_document
+from ....core.form import version_of
 from ....core.model import InvalidState, Revision, StoreKey, StoreNotFound
 from ....core.outcome import Failure
 from ....services.ledger import Ledger, StoreTip
@@ -42,15 +43,21 @@ COMPANIONS: Final = {"--history": "--limit", "--diff": "--of"}
 @shared()
 @click.pass_obj
 def stores(settings: Settings, name: str | None, limit: int) -> None:
-    """List the stores that there are, by name and id."""
+    """List the stores that there are, by name and id.
+
+    The form is the version of its type in which a store's state is stored, 1 if none was named.
+    """
     found = run_blocking(_list(settings, name))
     shown = found[:limit]
     output = settings.output
     if output.as_json:
         output.json({"stores": [_tip_json(tip) for tip in shown], "count": len(found)})
         return
-    rows = [(t.key.name, t.key.id, t.revision.version, instant(t.updated_at_ms, "seconds")) for t in shown]
-    output.table(["name", "id", "version", "changed"], rows, whole=("version", "changed"))
+    rows = [
+        (t.key.name, t.key.id, t.revision.version, version_of(t.form), instant(t.updated_at_ms, "seconds"))
+        for t in shown
+    ]
+    output.table(["name", "id", "version", "form", "changed"], rows, whole=("version", "form", "changed"))
     if len(found) > len(shown):
         output.note(f"{len(found) - len(shown)} more: --limit {len(found)}")
 
@@ -66,6 +73,7 @@ def _tip_json(tip: StoreTip) -> dict[str, object]:
         "id": tip.key.id,
         "instance_id": tip.revision.instance_id,
         "version": tip.revision.version,
+        "form": _form_json(tip.form),
         "updated_at_ms": tip.updated_at_ms,
     }
 
