@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Final, assert_never, final
 
 from ...core.copy_back import CopyBackEvent, LateWritePreserved, Op, PreimageKept, parent_of
-from ...core.copy_back_moves import decide_forward, decide_undo, holds_other, is_foreign
+from ...core.copy_back_moves import Forward, decide_forward, decide_undo, holds_other, is_foreign
+from ...core.special_node import Seen
 from .calls import DIRECTORY
 from .folder import TransactionFolder
 from .pinned import look
@@ -53,19 +54,16 @@ class Mover:
     def _apply(self, op: Op, again: bool) -> bool:
         try:
             with self._site.root.parent(op.path) as (at, name):
-                if again:
-                    match decide_forward(op, look(self._calls, at, name), self._folder.look(op.slot)):
-                        case "skip":
-                            return True
-                        case "conflict":
-                            return False
-                        case "act":
-                            pass
-                return self._move(op, at, name)
+                decided = self._decide(op, look(self._calls, at, name)) if again else "act"
+                return self._move(op, at, name) if decided == "act" else decided == "skip"
         except OSError as error:
-            if error.errno in MISSING:
-                return again and op.kind in ("rmdir", "prune")
-            raise
+            if error.errno not in MISSING:
+                raise
+            # Nothing stands there, and nothing can be put there; what was removed may have gone with its directory.
+            return again and self._decide(op, None) == "skip"
+
+    def _decide(self, op: Op, target: Seen) -> Forward:
+        return decide_forward(op, target, self._folder.look(op.slot))
 
     def _move(self, op: Op, at: int, name: str) -> bool:
         calls, slot, folder = self._calls, self._folder.slot(op.slot), self._folder.descriptor
