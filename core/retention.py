@@ -32,6 +32,7 @@ __all__ = [
     "Cutter",
     "Retention",
     "StoredChange",
+    "earliest",
     "outlives",
 ]
 
@@ -104,6 +105,16 @@ class Retention(Struct, frozen=True, kw_only=True):
             return True
         return self.keep_age_ms is not None and since_ms < self.keep_age_ms
 
+    def lets_go_at_ms(self, newer: int, left_ms: int) -> int | None:
+        """From when on it does not keep such a revision; None: it does until there are newer ones."""
+        if not self.limits_revisions or (self.keep_revisions is not None and newer < self.keep_revisions):
+            return None
+        return left_ms + max(self.keep_age_ms or 0, SETTLING_MS)
+
+    def forgets_at_ms(self, ended_ms: int) -> int | None:
+        """From when on it does not keep a run that ended at `ended_ms`; None: it keeps runs."""
+        return None if self.keep_ended_runs_ms is None else ended_ms + max(self.keep_ended_runs_ms, SETTLING_MS)
+
 
 def outlives(row: RunRow, policy: Retention, now_ms: int) -> bool:
     """Whether the policy keeps the run."""
@@ -146,6 +157,8 @@ class Cutter:
         self._over: _Stay | None = None  # what stays above the end of an instance of which nothing was kept so far
         self._going: list[StoredChange] = []
         self._size_bytes = 0
+        self.next_at_ms: int | None = None
+        """When the first of the revisions goes that stay only because they are young."""
 
     def cuts(self, changes: Iterable[StoredChange]) -> Iterator[Cut]:
         """The cuts that these next changes make certain."""
@@ -189,9 +202,12 @@ class Cutter:
 
     def _keeps(self, change: StoredChange) -> bool:
         newer = self._last
-        if newer is None or newer.seq > self._horizon or self._is_pinned(change.revision):
+        if newer is None or self._is_pinned(change.revision):
             return True
-        return self._policy.keeps(self._newer, newer.at_ms, self._now_ms)
+        if newer.seq <= self._horizon and not self._policy.keeps(self._newer, newer.at_ms, self._now_ms):
+            return False
+        self.next_at_ms = earliest(self.next_at_ms, self._policy.lets_go_at_ms(self._newer, newer.at_ms))
+        return True
 
 
 class _Stay(Struct, frozen=True, gc=False):
@@ -200,6 +216,11 @@ class _Stay(Struct, frozen=True, gc=False):
     change: StoredChange | None
     below: int | None
     is_based: bool
+
+
+def earliest(one: int | None, other: int | None) -> int | None:
+    """The earlier of two instants, where None is never."""
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _write(key: StoreKey, above: StoredChange | None, seqs: tuple[int, ...], below: int | None) -> CutLog:

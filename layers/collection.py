@@ -12,7 +12,7 @@ from ..core.batch import Batch, ChangeRun, ForgetRun, RemoveWaiter, RunFence, Sw
 from ..core.damage import read_document
 from ..core.model import Revision, StoreKey, Unavailable
 from ..core.outcome import Failure, Outcome, Success
-from ..core.retention import CUT_BYTES, CUT_ROWS, Cut, Cutter, Retention, StoredChange, outlives
+from ..core.retention import CUT_BYTES, CUT_ROWS, Cut, Cutter, Retention, StoredChange, earliest, outlives
 from ..core.run import ENDED, RunRow
 from ..services.ledger import Ledger, Prunable, StoredPin
 
@@ -99,6 +99,8 @@ class Collection:
         self.forgotten: set[str] = set()
         self.revisions = 0
         self.size_bytes = 0
+        self.next_run_ms: int | None = None
+        self.next_revision_ms: int | None = None
 
     async def collect(self) -> None:
         if self._policy.keep_ended_runs_ms is not None:
@@ -125,6 +127,10 @@ class Collection:
             while rows := value_of(await self._ledger.runs(state=state, limit=100, after=last_kept)):
                 going = [row for row in rows if not outlives(row, self._policy, self._now_ms)]
                 stay = [row.id for row in rows if row not in going]
+                for row in rows:
+                    if row.id in stay:
+                        goes_at_ms = self._policy.forgets_at_ms(row.updated_at_ms)
+                        self.next_run_ms = earliest(self.next_run_ms, goes_at_ms)
                 stay += [row.id for row in await self._forget(going)]
                 last_kept = next((row.id for row in reversed(rows) if row.id in stay), last_kept)
 
@@ -207,6 +213,7 @@ class Collection:
             last = page[-1]
         for cut in cutter.end():
             await self._cut(key, cut)
+        self.next_revision_ms = earliest(self.next_revision_ms, cutter.next_at_ms)
 
     async def _cut(self, key: StoreKey, cut: Cut) -> None:
         self.revisions += cut.revisions

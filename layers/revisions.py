@@ -89,7 +89,8 @@ class LedgerRevisions:
             await collection.collect()
         except Stopped as stopped:
             return Failure(stopped.failure)
-        return Success(Collected(len(collection.forgotten), collection.revisions, collection.size_bytes))
+        removed = (len(collection.forgotten), collection.revisions, collection.size_bytes)
+        return Success(Collected(*removed, collection.next_run_ms, collection.next_revision_ms))
 
     # --- purging ------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Every revision of a store can be read until retention lets it go: `collect` remo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from ..core.difference import ABSENT, Absent, Difference
@@ -38,11 +38,17 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was removed: runs that had ended, revisions of stores, and how many bytes these revisions had."""
+    """What was removed: runs that had ended, revisions of stores, and how many bytes these revisions had.
+
+    `next_run_ms` and `next_revision_ms` tell when the first goes of those that were too young, in milliseconds of the
+    ledger's clock; None where the policy would let none go, however old. Two that removed the same are equal.
+    """
 
     runs: int = 0
     revisions: int = 0
     size_bytes: int = 0
+    next_run_ms: int | None = field(default=None, compare=False)
+    next_revision_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,23 @@ class RevisionsContract:
         assert await world.kept() == [("one", 3), ("one", 2)]
         assert (await world.revisions.collect(Retention())).unwrap() == Collected()
 
+    async def test_it_tells_when_the_first_goes_of_what_is_too_young(self, world: World) -> None:
+        await world.make(last=2)
+        await world.run("ended")
+        now_ms = world.clock.now_ms()
+        policy = Retention(keep_age_ms=5 * MINUTE, keep_ended_runs_ms=2 * MINUTE)
+        done = (await world.revisions.collect(policy)).unwrap()
+        first_left_ms = now_ms - MINUTE
+        assert (done.next_revision_ms, done.next_run_ms) == (first_left_ms + 5 * MINUTE, now_ms + 2 * MINUTE)
+        await world.clock.advance(2 * MINUTE)
+        done = (await world.revisions.collect(policy)).unwrap()
+        assert (done.runs, done.revisions, done.next_run_ms) == (1, 0, None)
+        await world.clock.advance(2 * MINUTE)
+        done = (await world.revisions.collect(policy)).unwrap()
+        assert (done.revisions, done.next_revision_ms) == (1, now_ms + 5 * MINUTE)
+        done = (await world.revisions.collect(Retention(keep_revisions=2))).unwrap()
+        assert (done.revisions, done.next_revision_ms) == (0, None)
+
     async def test_what_a_receipt_or_a_step_names_is_kept_and_then_not(self, world: World) -> None:
         await world.make(last=3)
         await world.change(4, step=STEP)

@@ -144,6 +144,17 @@ def test_gc_tells_what_it_removed(shop: Shell) -> None:
     assert versions(shop) == before
     said = shop("gc", "--keep", "30d", "--keep-runs", "7d", "--dry-run")
     assert (said.code, said.out) == (0, "would remove 0 runs and 0 revisions of 0 bytes\n")
+    (line,) = said.err.splitlines()
+    assert line.startswith("what is there is too young, and would go later: the first run at 20")
+    for status in ("new", "approved"):  # of which no run knows
+        assert shop("store", "shop.orders", "o-1", "--module", SHOP, f'--set=status="{status}"').code == 0
+    assert ", the first revision at 20" in shop("gc", "--keep", "30d", "--keep-runs", "7d").err
+    said = shop("gc", "--keep-revisions", "1000")
+    assert said.err == "nothing that it does not keep is there, whatever its age\n"
+
+
+def test_gc_says_that_ids_become_free(shop: Shell) -> None:
+    assert "starting such an id again runs it again" in " ".join(shop("gc", "--help").out.split())
 
 
 @pytest.mark.parametrize(
