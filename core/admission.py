@@ -50,14 +50,14 @@ KEYS: Final = frozenset({str, int, uuid.UUID, datetime.date})
 _SETS: Final[frozenset[object]] = frozenset({set, frozenset})
 _CONTAINERS: Final[frozenset[object]] = _SETS | {list, tuple, dict}
 
+_ANYTHING: Final[frozenset[object]] = frozenset({typing.Any, object})
+
 _USE_INSTEAD: Final[dict[object, str]] = {
     "SecretStr": "JSON would hold stars in place of it; store a reference to the secret, or str",
     "SecretBytes": "JSON would hold stars in place of it; store a reference to the secret, or bytes",
     "Callable": "a function has no JSON; store its name",
     "FutureDate": "what is in the future now is not when it is read later; use date",
     "FutureDatetime": "what is in the future now is not when it is read later; use AwareDatetime",
-    "Any": "use JsonValue, or name the types",
-    object: "use JsonValue, or name the types",
     list: "say of what, as in list[str]",
     dict: "say of what, as in dict[str, int]",
     set: "say of what, as in set[str]",
@@ -90,7 +90,8 @@ class _Walk:
         self._seen: set[object] = set()
         self._within: list[Bare] = []
 
-    def visit(self, type_: object, place: str) -> None:
+    def visit(self, type_: object, place: str, container: Bare | None = None) -> None:
+        """Visit a type, which may be that of the elements of a container."""
         bare = strip(type_)
         if not isinstance(bare.type, Hashable):
             _refuse(place, repr(type_), "it is a value and no type; write list[int], or dict[str, int]")
@@ -98,6 +99,8 @@ class _Walk:
             _refuse(place, bare.unfit, "what it writes may not be what is read back; leave it out")
         if bare.type in LEAVES or bare.is_json_value:
             return
+        if bare.type in _ANYTHING:
+            _refuse(place, _named(bare.type), _instead_of_anything(container))
         if bare.origin is typing.Literal:
             _check_literal(bare, place)
         elif bare.is_union or (bare.origin in _CONTAINERS and bare.args):
@@ -132,11 +135,11 @@ class _Walk:
         if bare.origin is dict:
             key, value = bare.args
             self._visit_key(key, place)
-            self.visit(value, f"{place}[]")
+            self.visit(value, f"{place}[]", bare)
             return
         for member in bare.args:
             if member is not Ellipsis:
-                self.visit(member, f"{place}[]")
+                self.visit(member, f"{place}[]", bare)
                 if bare.origin in _SETS and not _is_fixed(member):
                     _refuse(f"{place}[]", _named(member), "elements of a set must not be changeable; use a list")
 
@@ -248,6 +251,30 @@ def _is_computed(attribute: object) -> bool:
 
 def _defined_by_user(base: type[object]) -> list[str]:
     return [] if base.__module__.startswith("pydantic.") else list(vars(base))
+
+
+def _instead_of_anything(container: Bare | None) -> str:
+    """What to write in place of a type that any value has, where it stands."""
+    if container is None:
+        return "use JsonValue, of pydantic, which takes whatever JSON holds, or name the type"
+    or_name = f"name the type, as in {_with_anything_as('str', container)}"
+    if container.origin in _SETS:
+        return or_name
+    written = _with_anything_as("JsonValue", container)
+    return f"use JsonValue, of pydantic, which takes whatever JSON holds: {written}; or {or_name}"
+
+
+def _with_anything_as(word: str, container: Bare) -> str:
+    """A container as one writes it, with a word for each type of its elements that any value has."""
+    words = [
+        "..." if each is Ellipsis else word if strip(each).type in _ANYTHING else _in_full(each)
+        for each in container.args
+    ]
+    return f"{_named(container.origin)}[{', '.join(words)}]"
+
+
+def _in_full(type_: object) -> str:
+    return type_.__name__ if is_class(type_) else str(type_).replace("typing.", "")
 
 
 def _advice(bare: Bare) -> str:

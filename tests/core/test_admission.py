@@ -286,6 +286,14 @@ class OwnSchema(BaseModel):
         pytest.param(Box, "Box.value: the type variable ~V", id="type-variable"),
         pytest.param(Pair[int], "Pair cannot be stored: its type variables", id="generic-dataclass"),
         pytest.param(dict[str, Any], "dict[]: Any", id="any-in-a-dict"),
+        pytest.param(dict[str, Any], "JSON holds: dict[str, JsonValue]; or", id="what-instead-in-a-dict"),
+        pytest.param(dict[str, list[Any]], "dict[][]: Any cannot be stored: use JsonValue", id="any-in-a-list"),
+        pytest.param(
+            dict[str, list[Any]], ": list[JsonValue]; or name the type, as in list[str]", id="instead-in-a-list"
+        ),
+        pytest.param(tuple[object, ...], ": tuple[JsonValue, ...]; or", id="instead-in-a-tuple"),
+        pytest.param(tuple[int, list[int], Any], ": tuple[int, list[int], JsonValue]; or", id="instead-beside-others"),
+        pytest.param(set[Any], "set[]: Any cannot be stored: name the type, as in set[str]", id="any-in-a-set"),
         pytest.param(list[int] | set[int], "look alike in JSON", id="list-or-set"),
         pytest.param(list[int] | tuple[int, ...], "look alike in JSON", id="list-or-tuple"),
         pytest.param(list[str] | list[dt.date], "look alike in JSON", id="lists-of-texts"),
