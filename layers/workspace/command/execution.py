@@ -75,7 +75,7 @@ class Execution:
         self._launcher = launcher
         self._order = order
         self._is_wanted = True
-        self._view = View((), {}, ())
+        self._view = View((), (), {}, ())
         self._workspace: Workspace | None = None
         self.talk: Talk | None = None
 
@@ -84,7 +84,8 @@ class Execution:
         order = self._order
         self._view = order.policy.view(order.command)
         asked: Message = {
-            "bound": list(self._view.bound),
+            "bound": self._view.bound,
+            "late": self._view.late,
             "bytes": order.bytes,
             "etc": ETC_FILES,
             "inodes": order.nodes,
@@ -109,14 +110,16 @@ class Execution:
             fill(workspace.directory, order.seed, order.declaration, lambda: self._is_wanted)
         except Stopped:
             return Failure(BROKE_OFF)
+        if not self._is_wanted:  # from here on it is the talk's end that tells the keeper
+            return Failure(BROKE_OFF)
         said: Message = {
-            "argv": order.policy.argv(order.command, at),
+            "argv": order.policy.argv(order.command, self._view, at),
             "bwrap": order.bwrap,
             "file_bytes": limits.file_bytes,
             "memory": limits.memory,
             "output_bytes": limits.output_bytes,
             "processes": limits.processes,
-            "shown": list(self._view.shown),
+            "shown": self._view.shown,
             "trace": limits.trace,
             "wall_ms": order.wall_ms,
         }

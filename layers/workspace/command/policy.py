@@ -91,9 +91,13 @@ WRITABLE: Final = {"ws": WORKSPACE, "home": HOME, "tmp": "/tmp"}
 @final
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one command sees of the host: places that are bound, links beside them, and all that is shown so or made."""
+    """What one command sees of the host: places that are bound, links beside them, and all that is shown so or made.
+
+    `late` are places that lie in what belongs to the command, and are bound on top of that.
+    """
 
     bound: tuple[str, ...]
+    late: tuple[str, ...]
     links: Mapping[str, str]
     shown: tuple[str, ...]
 
@@ -128,13 +132,15 @@ class Policy:
         links = {place: os.readlink(place) for place in system if os.path.islink(place)}
         needed = (*self.roots, *closure(command.argv, command.env))
         own = [place for place in dict.fromkeys(needed) if not _is_within(place, system)]
+        late = [place for place in own if _is_within(place, PRIVATE)]
         names = (*ETC_OF_HOST, *(ETC_FOR_NETWORK if self.network else ()))
         etc = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
-        bound = [place for place in system if place not in links] + etc + own
+        bound = [place for place in system if place not in links] + etc
+        bound += [place for place in own if place not in late]
         made = [f"/etc/{name}" for name in ETC_FILES]
-        return View(tuple(bound), links, (*system, *etc, *own, *made, *KERNEL))
+        return View(tuple(bound), tuple(late), links, (*system, *etc, *own, *made, *KERNEL))
 
-    def argv(self, command: Command, at: str) -> list[str]:
+    def argv(self, command: Command, view: View, at: str) -> list[str]:
         """The arguments of bubblewrap. `at` is where the command's own file system is mounted meanwhile."""
         words = [*ISOLATED, *([] if self.network else ["--unshare-net"])]
         for name, value in {**VARIABLES, **command.env}.items():
@@ -142,6 +148,8 @@ class Policy:
         words += ["--ro-bind", f"{at}/root", "/", "--dev-bind", f"{at}/dev", "/dev", "--proc", "/proc"]
         for folder, place in WRITABLE.items():
             words += ["--bind", f"{at}/{folder}", place]
+        for place in view.late:
+            words += ["--ro-bind", place, place]
         return [*words, *self.leaks, "--chdir", WORKSPACE, "--", *command.argv]
 
 

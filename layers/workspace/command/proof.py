@@ -20,7 +20,7 @@ from ....core.node import FileNode, LinkNode, Node, digest_of
 from ....core.workspace_limits import WorkspaceLimits
 from ..host import Seed
 from .launch.probes import ALLOWED, DECLARED
-from .policy import ETC_FILES, VARIABLES
+from .policy import ETC_FILES, VARIABLES, View
 from .values import CommandResult, Proof
 
 __all__ = ["DECLARATION", "LIMITS", "Bait", "judge"]
@@ -77,27 +77,28 @@ class Bait:
                 return
             self._udp.sendto(data, sender)
 
-    def told(self, shown: Sequence[str]) -> dict[str, str]:
-        """What the probes have to know. `shown` are the places of the host that are no secret."""
+    def told(self, view: View) -> dict[str, str]:
+        """What the probes have to know. `view` is what is no secret, but is not to be written to either."""
         with open("/proc/self/stat") as file:
             started = file.read().rpartition(")")[2].split()[19]
         return {
             "abstract": self._name,
             "escape": self.escape,
             "etc": _hidden_line(),
-            "home": _hidden_at_home(shown),
+            "home": _hidden_at_home(view.shown),
             "process": str(os.getpid()),
             "secret": self.secret,
             "started": started,
+            "system": ":".join((*view.bound, *view.late)),
             "tcp": str(self._tcp.getsockname()[1]),
             "udp": str(self._udp.getsockname()[1]),
             "unix": f"{self._folder}/unix",
             "variable": next((name for name in os.environ if name not in VARIABLES), "STEPWELL_SELF_TEST"),
         }
 
-    def command(self, python: str, shown: Sequence[str]) -> Command:
+    def command(self, python: str, view: View) -> Command:
         """The probes as a command."""
-        return Command((python, "-I", "-S", "probes.py", json.dumps(self.told(shown))), timeout=30)
+        return Command((python, "-I", "-S", "probes.py", json.dumps(self.told(view))), timeout=30)
 
     def seed(self) -> Seed:
         """The workspace of the probes: their program, a file to read, and a link that leads out."""

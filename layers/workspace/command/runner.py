@@ -90,6 +90,11 @@ class CommandRunner:
             execution.give_up()
         await to_its_end(asyncio.to_thread(self._launcher.close))
 
+    @property
+    def executing(self) -> int:
+        """How many commands are being executed."""
+        return len(self._running)
+
     def _find(self) -> _Identity | None:
         path = shutil.which(self._bwrap or "bwrap")
         if path is None:
@@ -109,8 +114,8 @@ class CommandRunner:
         if isinstance(version, CommandRefused):
             return version
         with Bait() as bait:
-            shown = self._policy.view(Command((self._python,))).shown
-            order = Order(bwrap, self._policy, bait.seed(), DECLARATION, bait.command(self._python, shown), LIMITS)
+            view = self._policy.view(Command((self._python,)))
+            order = Order(bwrap, self._policy, bait.seed(), DECLARATION, bait.command(self._python, view), LIMITS)
             outcome = await self._execute(order)
             if isinstance(outcome, Success):
                 result = outcome.unwrap()

@@ -60,8 +60,8 @@ class CommandResult:
     """What a command left when all of its processes were dead. It holds memory until it is closed.
 
     `tree` has every file, link and empty directory of the workspace, but not directories that were made for outputs and
-    stayed empty. Set-id and sticky bits are dropped, and hard links are files of their own. `lookups` are what was looked
-    up, in order; all of them, if `complete`. `shown` are the absolute places that the sandbox shows of the host,
+    stayed empty. Set-id and sticky bits are dropped, and hard links are files of their own. `lookups` are what was
+    looked up, in order; all of them, if `complete`. `shown` are the absolute places that the sandbox shows of the host,
     `private` those that are the command's own.
     """
 

@@ -54,6 +54,7 @@ def _probes(told: Mapping[str, str]) -> dict[str, Callable[[], object]]:
         "read an undeclared file by ..": lambda: _read("../" * DEEP + told["secret"]),
         "read through a planted link": lambda: _read("evil"),
         "write to the host": lambda: _write(told["escape"]),
+        "write to the system": lambda: _writable(told["system"].split(":")),
         "list a directory of the host": lambda: os.listdir(os.path.dirname(told["secret"])),
         "TCP to the host": lambda: socket.create_connection(("127.0.0.1", int(told["tcp"])), 1).close(),
         "UDP to the host": lambda: _udp(int(told["udp"])),
@@ -88,6 +89,11 @@ def _read(path: str) -> bytes:
 def _write(path: str) -> None:
     with open(path, "w") as file:
         file.write("x")
+
+
+def _writable(places: list[str]) -> None:
+    if not any(os.access(place, os.W_OK) for place in places):
+        raise PermissionError
 
 
 def _udp(port: int) -> None:
