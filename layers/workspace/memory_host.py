@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, final
 
 from ...core.boundary import Declaration, directory_problem
 from ...core.glob import Glob
-from ...core.node import DirNode, FileNode, LinkNode, Node, digest_of
+from ...core.node import DirNode, FileNode, LinkNode, Node, Tree, digest_of
 from ...core.outcome import Failure, Outcome, Success
 from ...core.overlay import Overlay
 from ...core.step_sandbox import LimitExceeded, MaterializationConflict, WorkspaceError
@@ -55,6 +55,11 @@ class MemoryFiles(Mapping[str, bytes]):
     def node(self, path: str) -> Node | None:
         """What stands at a path; a link is not followed."""
         return self._tree.node(path)
+
+    def tree(self) -> Tree:
+        """Everything that is there; of directories, those that hold nothing."""
+        with self.lock:
+            return self._tree.tree()
 
     def paths(self) -> list[str]:
         """The paths of all files and links, in the order of their bytes."""
@@ -255,9 +260,10 @@ class _MemoryCopyBack:
         return there == change.before or there == change.after
 
     def _prune(self) -> None:
-        """Remove the directories within trees that this left empty."""
+        """Remove the directories within trees that this left empty, and that are not to be there empty."""
+        kept = {change.path for change in self._changes if change.after is not None}
         for change in sorted(self._changes, key=lambda change: path_order(change.path), reverse=True):
             if change.after is None:
                 for directory in ancestors(change.path):
-                    if any(directory.startswith(tree + "/") for tree in self._trees):
+                    if directory not in kept and any(directory.startswith(tree + "/") for tree in self._trees):
                         self._files.prune(directory)

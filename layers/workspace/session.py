@@ -97,7 +97,7 @@ class Session:
 
     def names(self, text: str) -> list[str]:
         with self._lock:
-            at = self._resolved(text)
+            at = self._resolved(text, top=True)
             if not isinstance(self._found("list", at), DirNode):
                 _refuse("not_a_directory", f"{text} is not a directory")
             return self.overlay.names(at)
@@ -119,7 +119,7 @@ class Session:
 
     def is_dir(self, text: str) -> bool:
         with self._lock:
-            return isinstance(self._look("stat", self._resolved(text)), DirNode)
+            return isinstance(self._look("stat", self._resolved(text, top=True)), DirNode)
 
     def link(self, text: str) -> str:
         with self._lock:
@@ -216,9 +216,11 @@ class Session:
         if self._ended:
             _refuse("closed", "the body of the step has ended, and its workspace with it")
 
-    def _resolved(self, text: str, *, last: bool = True) -> str:
-        """The normalised path that a text leads to, through the workspace's own links."""
+    def _resolved(self, text: str, *, last: bool = True, top: bool = False) -> str:
+        """The normalised path that a text leads to, through the workspace's own links; `top` lets "" be the top."""
         self._check()
+        if not text and not top:
+            _refuse("invalid_path", "an empty path names no file")
         path = operation_path(text, self._roots, self._limits)
         if isinstance(path, PathProblem):
             _refuse_path(path)
@@ -233,7 +235,7 @@ class Session:
         path = (operation_path if top else file_path)(text, self._roots, self._limits)
         if isinstance(path, PathProblem):
             _refuse_path(path)
-        at = self._resolved(text, last=last)
+        at = self._resolved(text, last=last, top=top)
         if is_protected(at) and not self._declaration.writes(at) and not self._declaration.may_remove(at):
             _refuse("protected_path", f"{at} belongs to stepwell or to git; a step changes it only if it declares it")
         return at

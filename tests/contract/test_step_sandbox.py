@@ -1,0 +1,129 @@
+"""The sandbox over each host, its limits, and its absence."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from stepwell import Failure, build, get
+from stepwell.core.boundary import Boundary
+from stepwell.core.command import Command
+from stepwell.core.step_sandbox import LimitExceeded, UnsupportedBoundary
+from stepwell.core.workspace_limits import WorkspaceLimits
+from stepwell.layers import step_sandbox
+from stepwell.services.step_sandbox import StepSandbox, Workspace
+
+from .sandbox_world import Host, World, open_world
+from .step_sandbox_contract import StepSandboxContract, error_of
+
+HOSTS: tuple[Host, ...] = ("memory", "folder")
+
+
+@pytest.fixture(params=HOSTS)
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    async with open_world("folder" if request.param == "folder" else "memory", tmp_path / "root") as made:
+        yield made
+
+
+class TestStepSandbox(StepSandboxContract):
+    pass
+
+
+# --- limits -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_d_11_no_more_files_are_seeded_than_the_limit(host: Host, tmp_path: Path) -> None:
+    async with open_world(host, tmp_path / "root", limits=WorkspaceLimits(seeded_files=100)) as world:
+        for number in range(101):
+            world.write(f"many/{number}", "")
+        refused = await world.run(lambda _: 1, reads=("many/*",))
+        assert refused == Failure(LimitExceeded("seeded_files", 101, 100))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        (WorkspaceLimits(nodes=3), "nodes"),
+        (WorkspaceLimits(produced_bytes=3), "produced_bytes"),
+        (WorkspaceLimits(file_bytes=6), "file_bytes"),
+    ],
+)
+async def test_w_20_no_more_is_produced_than_the_limit(
+    host: Host, tmp_path: Path, limits: WorkspaceLimits, what: str
+) -> None:
+    def body(workspace: Workspace) -> None:
+        for number in range(5):
+            try:
+                workspace.write_text(f"out/{number}", "1" * (10 if what == "file_bytes" else 1))
+            except Exception:
+                return  # swallowed, and told all the same
+
+    async with open_world(host, tmp_path / "root", limits=limits) as world:
+        before = world.snapshot()
+        refused = (await world.run(body, writes=("out/**",))).failure()
+        assert isinstance(refused, LimitExceeded)
+        assert refused.what == what
+        assert world.snapshot() == before
+
+
+async def test_a_body_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    async def body(workspace: Workspace) -> None:
+        await never.wait()
+
+    never = asyncio.Event()
+    async with open_world("memory", tmp_path, limits=WorkspaceLimits(wall=20)) as world:
+        assert await world.run(body) == Failure(LimitExceeded("wall", 20, 20))
+
+
+async def test_w_15_a_large_output_is_spooled(tmp_path: Path) -> None:
+    size = 64 * 2**20 + 1
+
+    def body(workspace: Workspace) -> None:
+        with workspace.open_binary("out/r", "w") as writer:
+            for _ in range(64):
+                _ = writer.write(bytes(2**20))
+            _ = writer.write(b"x")
+
+    async with open_world("folder", tmp_path / "root") as world:
+        _ = await world.settle(body)
+        assert len(world.read("out/r") or b"") == size
+
+
+# --- names as they are --------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_u_07_names_are_free_where_they_need_not_be_portable(host: Host, tmp_path: Path) -> None:
+    names = ("con", "nul.txt", "x.", "a:b", "A", "a")
+
+    def body(workspace: Workspace) -> None:
+        for name in names:
+            workspace.write_text(f"out/{name}", name)
+
+    async with open_world(host, tmp_path / "root", portable_names=False) as world:
+        _ = await world.settle(body, writes=("out/**",))
+        assert [world.read(f"out/{name}") for name in names] == [name.encode() for name in names]
+
+
+# --- its absence --------------------------------------------------------------
+
+
+async def test_a_13_sb8_and_b9_the_absent_sandbox_opens_nothing(tmp_path: Path) -> None:
+    async with build(step_sandbox.layer_noop()) as built:
+        sandbox = get(built.unwrap(), StepSandbox)
+        for _ in range(3):
+            refused = (await sandbox.open()).failure()
+            assert isinstance(refused, UnsupportedBoundary)
+            assert refused.code == "unsupported_boundary"
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_command_is_refused_in_memory(tmp_path: Path) -> None:
+    async with open_world("memory", tmp_path) as world, await world.open() as transaction:
+        assert error_of(await transaction.execute(Boundary(), Command(("true",))))[0] == "unsupported_boundary"
