@@ -108,13 +108,16 @@ NOTHING: Final = patch.encode(patch.Patch())
 def _settled(
     schema: StateSchema[_T], state: _T, drafted: Drafted[_T], stored: bytes | None, form: Form | None
 ) -> Outcome[Change[_T], tuple[Issue, ...]]:
-    settled: Settled[_T] = Settled(state, patch.Patch(), ())
-    if drafted.state is not state or drafted.written != ():
-        outcome = schema.settle(state, drafted.state, drafted.written)
-        if isinstance(outcome, Failure):
-            return outcome
-        settled = outcome.unwrap()
-    if stored is not None and version_of(form) < schema.form.version:
+    is_older = stored is not None and version_of(form) < schema.form.version
+    if drafted.state is state and drafted.written == ():
+        if not is_older:
+            return Success(Change(state, NOTHING, ()))
+        settled: Settled[_T] | Failure[tuple[Issue, ...]] = Settled(state, patch.Patch(), ())
+    else:
+        settled = schema.settled(state, drafted.state, drafted.written)
+    if isinstance(settled, Failure):
+        return settled
+    if stored is not None and is_older:
         return Success(_rewritten(schema, settled, stored))
     if not settled.patch.operations:
         return Success(Change(state, NOTHING, ()))

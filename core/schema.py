@@ -140,17 +140,22 @@ class StateSchema(Generic[_T]):
         cost is that of what was written; `barriers` says where it does not. Validation that finds something wrong, or
         changes what it was given in a way that reaches further, looks at the whole.
         """
-        if written is None or self._validation == "full":
-            return self._settle_whole(before, after, written)
-        try:
-            settled = self._settle_written(before, after, written)
-        except Refused:
-            return self._settle_whole(before, after, None)  # as it was written it is not valid: no need to look
-        if settled is None:
-            return self._settle_whole(before, after, written)
-        if self._validation == "both":
-            self._compare(settled, self._settle_whole(before, after, written))
-        return Success(settled)
+        settled = self.settled(before, after, written)
+        return settled if isinstance(settled, Failure) else Success(settled)
+
+    def settled(self, before: _T, after: _T, written: Paths | None) -> Settled[_T] | Failure[Issues]:
+        """The same, with no outcome around what was settled: that costs, where one field is all that changed."""
+        if written is not None and self._validation != "full":
+            try:
+                settled = self._settle_written(before, after, written)
+            except Refused:
+                settled, written = None, None  # as it was written it is not valid: no need to look
+            if settled is not None:
+                if self._validation == "both":
+                    self._compare(settled, self._settle_whole(before, after, written))
+                return settled
+        whole = self._settle_whole(before, after, written)
+        return whole if isinstance(whole, Failure) else whole.unwrap()
 
     def _settle_written(self, before: _T, after: _T, written: Paths) -> Settled[_T] | None:
         """The same where what was written says it all; None where only the whole does."""
