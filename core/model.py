@@ -174,7 +174,12 @@ class _Lazy:
 @guarded
 @dataclass(frozen=True, slots=True)
 class Snapshot(_Lazy, Generic[_T_co]):
-    """A store's state as it was at `revision`."""
+    """A store's state as it was at `revision`.
+
+    The first read of `state` copies the whole of it, since it is the caller's own and of ordinary objects: 50,000 records
+    take some 0.3 s, on the event loop. Later reads give the same object. A part is found without a copy by
+    `StoreHandle.when(selector, timeout=0)`, and an `update` needs no read before it.
+    """
 
     state: _T_co
     revision: Revision
@@ -191,7 +196,10 @@ class Snapshot(_Lazy, Generic[_T_co]):
 @guarded
 @dataclass(frozen=True, slots=True)
 class Updated(_Lazy, Generic[_T_co]):
-    """An update was committed: the state at `revision`, and the version before it."""
+    """An update was committed: the state at `revision`, and the version before it.
+
+    The first read of `state` copies the whole of it, as that of a `Snapshot` does.
+    """
 
     state: _T_co
     previous_version: int

@@ -12,7 +12,7 @@ The table `TRANSITIONS` is the whole life of a run; an event that has no row in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, TypedDict
 
@@ -81,7 +81,8 @@ class RunRow:
     `fence` counts the owners that the run has had: a write that names an older fence changes nothing. `outcome` is
     the result of a completed run and the recorded error of a failed one. `crashes` counts the owners
     that were lost while the run executed, one after another, with no completion recorded after the one numbered `mark`.
-    `wake_at_ms` tells when a run that nobody owns may go on; None is at once.
+    `wake_at_ms` tells when a run that nobody owns may go on; None is at once. `no` is the run's number in the order of
+    start, which the ledger gives; no other run ever has it.
     """
 
     id: str
@@ -101,6 +102,7 @@ class RunRow:
     cancel_requested: bool = False
     crashes: int = 0
     mark: int = 0
+    no: int = field(default=0, compare=False)
 
     @property
     def ended(self) -> bool:

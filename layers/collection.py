@@ -123,53 +123,46 @@ class Collection:
 
     async def _forget_runs(self) -> None:
         for state in sorted(ENDED):
-            last_kept: str | None = None
-            while rows := value_of(await self._ledger.runs(state=state, limit=100, after=last_kept)):
+            last: int | None = None
+            while rows := value_of(await self._ledger.runs(state=state, limit=100, after=last)):
                 going = [row for row in rows if not outlives(row, self._policy, self._now_ms)]
-                stay = [row.id for row in rows if row not in going]
                 for row in rows:
-                    if row.id in stay:
+                    if row not in going:
                         goes_at_ms = self._policy.forgets_at_ms(row.updated_at_ms)
                         self.next_run_ms = earliest(self.next_run_ms, goes_at_ms)
-                stay += [row.id for row in await self._forget(going)]
-                last_kept = next((row.id for row in reversed(rows) if row.id in stay), last_kept)
+                await self._forget(going)
+                last = rows[-1].no  # a place, also when that run is forgotten
 
-    async def _forget(self, rows: list[RunRow]) -> list[RunRow]:
-        """Forget these runs, and give those that are still there."""
+    async def _forget(self, rows: list[RunRow]) -> None:
+        """Forget these runs, but for those that are taken up again meanwhile."""
         if self._dry_run:
             self.forgotten.update(row.id for row in rows)
-            return rows
+            return
         batches: list[tuple[RunRow, Batch]] = []
-        stay: list[RunRow] = []
         weight = 0
         for row in rows:
             rest = await self._trim(row)
             if rest is None:
-                stay.append(row)
                 continue
             if batches and weight + rest > CUT_ROWS:
-                stay += await self._commit_runs(batches)
+                await self._commit_runs(batches)
                 batches, weight = [], 0
             batches.append((row, await self._farewell(row)))
             weight += rest
-        return stay + await self._commit_runs(batches)
+        await self._commit_runs(batches)
 
     async def _farewell(self, row: RunRow) -> Batch:
         waiters = value_of(await self._ledger.waiters(run_id=row.id))
         removed = tuple(RemoveWaiter(each.waiter.key, each.waiter.step) for each in waiters)
         return Batch((RunFence(row.id, row.fence),), (*removed, ForgetRun(row.id)))
 
-    async def _commit_runs(self, batches: list[tuple[RunRow, Batch]]) -> list[RunRow]:
+    async def _commit_runs(self, batches: list[tuple[RunRow, Batch]]) -> None:
         verdicts = await self._ledger.commit_all([batch for _, batch in batches])
-        stay: list[RunRow] = []
         for (row, _), verdict in zip(batches, verdicts, strict=True):
             if isinstance(verdict, Success):
                 self.forgotten.add(row.id)
             elif isinstance(failure := verdict.failure(), Unavailable):
                 raise Stopped(failure)
-            else:  # it was taken up again meanwhile
-                stay.append(row)
-        return stay
 
     async def _trim(self, row: RunRow) -> int | None:
         """Bring the rows of a run down to what one batch may remove, and tell how many are left; None: it goes on."""

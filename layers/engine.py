@@ -126,13 +126,14 @@ class LedgerEngine:
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | RunStatus | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
         if limit < 0:
             raise ValueError(f"runs(limit={limit}): it cannot be negative")
+        place = after.no if isinstance(after, RunStatus) else after
         found = await self._ledger.runs(
-            state=state, workflow=workflow, limit=limit, after=after, newest_first=newest_first
+            state=state, workflow=workflow, limit=limit, after=place, newest_first=newest_first
         )
         return found if isinstance(found, Failure) else Success(tuple(map(self._status, found.unwrap())))
 
@@ -140,7 +141,8 @@ class LedgerEngine:
         problem = row.problem
         if self._worker is not None and row.owner is None and row.workflow not in self._workflows and not row.ended:
             problem = problem or f"no workflow named {row.workflow!r} is registered in this process"
-        return RunStatus(row.id, row.workflow, row.state, row.waiting_on, problem, row.created_at_ms, row.updated_at_ms)
+        instants = (row.created_at_ms, row.updated_at_ms)
+        return RunStatus(row.id, row.workflow, row.state, row.waiting_on, problem, *instants, row.no)
 
     async def result(self, id: str, *, timeout: Timeout = None) -> Outcome[object, ResultFailure]:
         ended = await self._ending(id, timeout)
@@ -265,7 +267,7 @@ class NoopEngine:
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | RunStatus | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
         return _absent()

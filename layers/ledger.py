@@ -71,7 +71,7 @@ class NoopLedger:
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | int | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
         return Failure(ABSENT)

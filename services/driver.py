@@ -54,7 +54,7 @@ class StoreCalls(Protocol):
     """The durable calls on stores, encoded for a driver."""
 
     async def get(
-        self, key: str, definition: StoreDefinition[_T], id: str
+        self, key: str, definition: StoreDefinition[_T], id: str, version: int | Revision | None = None
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState]: ...
 
     async def select(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, TypeVarTuple, cast, final, overload
 
 from ..core.model import RecordedError, TimedOut, TooLarge, Unavailable
@@ -77,7 +77,7 @@ class RunStatus:
     """How a run stands. Instants are milliseconds of the ledger's clock.
 
     `waiting_on` says in words what a waiting run waits for and until when; `problem` says why a run is stuck, or what
-    went wrong beside its outcome.
+    went wrong beside its outcome. `no` is the run's number in the order of start.
     """
 
     id: str
@@ -87,6 +87,7 @@ class RunStatus:
     problem: str | None
     created_at_ms: int = 0
     updated_at_ms: int = 0
+    no: int = field(default=0, compare=False)
 
 
 @final
@@ -218,8 +219,11 @@ class Engine(Protocol):
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | RunStatus | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
-        """Runs in the order of their start, or reversed; at most `limit`, those that come after `after` there."""
+        """Runs in the order of their start, or reversed; at most `limit`, those that come after `after` there.
+
+        The status of a run is a place also when that run was collected since; its id is none then, and the page empty.
+        """
         ...

@@ -169,12 +169,13 @@ class Ledger(Protocol):
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | int | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
         """Runs in the order of their start, or reversed; those that come after the run `after` there.
 
-        None where there is no run `after`.
+        By its number (`RunRow.no`) a run is a place also when it is forgotten; by its id it is none then, and there are
+        no runs after it.
         """
         ...
 

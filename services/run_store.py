@@ -24,7 +24,7 @@ from ..core.model import (
 from ..core.outcome import Outcome
 from .clock import span_ms
 from .driver import Driver, DurableCall
-from .store import Claim, Initial, Selector, StoreDefinition, Updater, admit_function, admit_revision
+from .store import Claim, Initial, Selector, StoreDefinition, Updater, admit_function, admit_revision, admit_version_read
 
 __all__ = ["RunStore", "Timeout", "step_span_ms"]
 
@@ -64,9 +64,16 @@ class RunStore(Generic[_T]):
         """The store, made from `initial` where there is none."""
         return self._call(key, self._driver.stores.get_or_create(key, self._definition, self._id, initial))
 
-    def get(self, key: str) -> DurableCall[Outcome[Snapshot[_T], StoreNotFound | InvalidState]]:
-        """The state as it was when this was first reached."""
-        return self._call(key, self._driver.stores.get(key, self._definition, self._id))
+    def get(
+        self, key: str, *, version: int | Revision | None = None
+    ) -> DurableCall[Outcome[Snapshot[_T], StoreNotFound | InvalidState]]:
+        """The state as it was when this was first reached.
+
+        With `version` the state at an earlier one, as `Store.get` says. It is recorded whole, so that the run has it
+        however long that version is kept. TypeError and ValueError for what can be none.
+        """
+        at = None if version is None else admit_version_read(version)
+        return self._call(key, self._driver.stores.get(key, self._definition, self._id, at))
 
     def select(self, key: str, selector: Callable[[_T], _R]) -> DurableCall[Outcome[_R, StoreNotFound | InvalidState]]:
         """What `selector` makes of the state; only that is recorded. It gets a copy of its own."""

@@ -69,10 +69,13 @@ class DrivenStores:
     # --- reads ----------------------------------------------------------------
 
     async def get(
-        self, key: str, definition: StoreDefinition[_T], id: str
+        self, key: str, definition: StoreDefinition[_T], id: str, version: int | Revision | None = None
     ) -> Outcome[Snapshot[_T], StoreNotFound | InvalidState]:
+        # Nothing keeps an earlier version until its row pins it, so that row holds the state.
+        namer = self._namer(definition) if version is None else _Namer(definition.schema)
+
         async def live(_: StoreCall) -> Outcome[Named, StoreFailure]:
-            return mapped(await self._get(definition, id), self._namer(definition).snapshot)
+            return mapped(await self._get(definition, id, version), namer.snapshot)
 
         recorded = await self._steps.recorded(key, "store.get", definition.key(id), live)
         return _only(await self._snapshot(definition, id, recorded), StoreNotFound, InvalidState)
@@ -93,8 +96,12 @@ class DrivenStores:
         chosen = mapped(recorded, lambda named: self._selected(named, codec, what))
         return _only(chosen, StoreNotFound, InvalidState)
 
-    async def _get(self, definition: StoreDefinition[_T], id: str) -> Outcome[Snapshot[_T], StoreFailure]:
-        return await self._steps.insistently(partial(self._store.get, definition, id))
+    async def _get(
+        self, definition: StoreDefinition[_T], id: str, version: int | Revision | None = None
+    ) -> Outcome[Snapshot[_T], StoreFailure]:
+        if version is None:
+            return await self._steps.insistently(partial(self._store.get, definition, id))
+        return await self._steps.insistently(partial(self._store.get, definition, id, version=version))
 
     # --- writes ---------------------------------------------------------------
 

@@ -90,7 +90,7 @@ class App(Engine):
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | RunStatus | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunStatus, ...], Unavailable]:
         return await self._engine.runs(
@@ -102,23 +102,34 @@ class App(Engine):
 
 
 def open(
-    path: str | PathLike[str], *, workflows: Iterable[AnyWorkflow] = (), drive: bool = True
+    path: str | PathLike[str],
+    *,
+    workflows: Iterable[AnyWorkflow] = (),
+    drive: bool = True,
+    workspace: str | PathLike[str] | None = None,
+    artifacts: str | PathLike[str] | None = None,
 ) -> AbstractAsyncContextManager[App, None]:
     """An application, for `async with`: in the SQLite file at `path`, made where it is missing, or at "memory:".
 
     The runs of `workflows` are driven here for as long as the block lasts, and set aside when it ends. With
-    `drive=False`, or without workflows, nothing is driven: for clients.
+    `drive=False`, or without workflows, nothing is driven: for clients. `workspace` is the folder on which sandboxed
+    steps work, `artifacts` the one that keeps large outputs (by default within the workspace, in `.stepwell`).
     A ValueError says what is wrong with the path or that two workflows have one name, a TypeError what is no workflow.
     Entering raises `CannotOpen` for a database that cannot be used, and changes nothing in it then.
     """
-    return open_layer(_layer(path, workflows, drive))
+    return open_layer(_layer(path, workflows, drive, workspace, artifacts))
 
 
 def open_blocking(
-    path: str | PathLike[str], *, workflows: Iterable[AnyWorkflow] = (), drive: bool = True
+    path: str | PathLike[str],
+    *,
+    workflows: Iterable[AnyWorkflow] = (),
+    drive: bool = True,
+    workspace: str | PathLike[str] | None = None,
+    artifacts: str | PathLike[str] | None = None,
 ) -> AbstractContextManager[BlockingApp, None]:
     """The same for `with`, where there is no event loop: a script, a notebook. The loop has a thread of its own."""
-    return Portal(open_layer(_layer(path, workflows, drive)))
+    return Portal(open_layer(_layer(path, workflows, drive, workspace, artifacts)))
 
 
 def open_layer(layer: Layer[Services, Services]) -> AbstractAsyncContextManager[App, None]:
@@ -129,11 +140,17 @@ def open_layer(layer: Layer[Services, Services]) -> AbstractAsyncContextManager[
 # --- what is opened ---------------------------------------------------------
 
 
-def _layer(path: str | PathLike[str], workflows: Iterable[AnyWorkflow], drive: bool) -> Layer[Services, Services]:
+def _layer(
+    path: str | PathLike[str],
+    workflows: Iterable[AnyWorkflow],
+    drive: bool,
+    workspace: str | PathLike[str] | None,
+    artifacts: str | PathLike[str] | None,
+) -> Layer[Services, Services]:
     where = admit_path(path)
     if where == MEMORY:
-        return apps.layer_memory(workflows=workflows, drive=drive)
-    return apps.layer(where, workflows=workflows, drive=drive)
+        return apps.layer_memory(workflows=workflows, drive=drive, workspace=workspace, artifacts=artifacts)
+    return apps.layer(where, workflows=workflows, drive=drive, workspace=workspace, artifacts=artifacts)
 
 
 def admit_path(path: str | PathLike[str]) -> str:

@@ -71,6 +71,7 @@ class _Tables:
     runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])  # in the order of their start
     steps: dict[str, dict[str, StepRow]] = field(default_factory=dict[str, dict[str, StepRow]])
     waiting: Waiting = field(default_factory=Waiting)
+    last_no: int = 0
 
     def tip(self, key: StoreKey) -> Revision | None:
         return self.history.tip(key)
@@ -184,7 +185,7 @@ class MemoryLedger:
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | int | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
         if self._closed:
@@ -192,9 +193,13 @@ class MemoryLedger:
         rows = list(self._tables.runs.values())
         if newest_first:
             rows.reverse()
+        if isinstance(after, str):
+            found = self._tables.runs.get(after)
+            if found is None:
+                return Success(())
+            after = found.no
         if after is not None:
-            ids = [row.id for row in rows]
-            rows = rows[ids.index(after) + 1 :] if after in self._tables.runs else []
+            rows = [row for row in rows if (row.no < after if newest_first else row.no > after)]
         chosen = [row for row in rows if state in (None, row.state) and workflow in (None, row.workflow)]
         return Success(tuple(chosen[:limit]))
 
@@ -352,7 +357,8 @@ class MemoryLedger:
             case WriteReceipt(receipt):
                 tables.receipts[receipt.key, receipt.step] = receipt
             case InsertRun(row):
-                tables.runs[row.id] = row
+                tables.last_no += 1
+                tables.runs[row.id] = replace(row, no=tables.last_no)
             case ChangeRun(run_id, columns):
                 tables.runs[run_id] = replace(tables.runs[run_id], **columns)
             case RenewLeases(owner, lease_until_ms):

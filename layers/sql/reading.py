@@ -176,11 +176,12 @@ def runs(
     state: RunState | None,
     workflow: str | None,
     limit: int,
-    after: str | None,
+    after: str | int | None,
     newest_first: bool,
 ) -> tuple[RunRow, ...]:
     wanted = [value for value in (state, workflow, after) if value is not None]
-    text = sql.select_runs(state is not None, workflow is not None, after is not None, newest_first)
+    place = None if after is None else "id" if isinstance(after, str) else "no"
+    text = sql.select_runs(state is not None, workflow is not None, place, newest_first)
     return tuple(map(read_run, connection.rows(text, *wanted, bounded(limit))))
 
 

@@ -134,6 +134,7 @@ def read_run(row: Row) -> RunRow:
         cancel_requested=bool(row[14]),
         crashes=to_integer(row[15]),
         mark=to_integer(row[16]),
+        no=to_integer(row[17]),
     )
 
 

@@ -141,7 +141,7 @@ class SqlLedger:
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | int | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
         return await self._read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 __all__ = [
     "BASE",
@@ -100,6 +100,8 @@ RUN_COLUMNS: Final = (
     "id, workflow, version, arguments, state, created_at_ms, updated_at_ms, owner, fence, lease_until_ms, wake_at_ms,"
     " waiting_on, problem, outcome, cancel_requested, crashes, mark"
 )
+
+READ_COLUMNS: Final = f"{RUN_COLUMNS}, no"
 
 INSERT_RUN: Final = f"""
 insert into run ({RUN_COLUMNS}, no) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -267,7 +269,7 @@ FORM_OF_NUMBER: Final = "select version, fingerprint from form where fno = ?"
 
 # --- reading runs -----------------------------------------------------------
 
-RUN: Final = f"select {RUN_COLUMNS} from run where id = ?"
+RUN: Final = f"select {READ_COLUMNS} from run where id = ?"
 
 STEPS: Final = """
 select t.key, t.kind, t.target, t.status, t.attempt, t.position, t.at_ms, t.value, t.recorded_at_ms,
@@ -307,14 +309,16 @@ def select_waiters(store: bool, run: bool) -> str:
 
 
 @lru_cache(maxsize=16)
-def select_runs(state: bool, workflow: bool, after: bool, newest_first: bool) -> str:
+def select_runs(state: bool, workflow: bool, after: Literal["id", "no"] | None, newest_first: bool) -> str:
     """Runs in the order of their start, or reversed; the parameters that are asked for, in this order, the limit."""
     wanted = ["1 = 1"]
     wanted += ["state = ?"] * state
     wanted += ["workflow = ?"] * workflow
-    wanted += [f"no {'<' if newest_first else '>'} (select no from run where id = ?)"] * after
+    if after is not None:
+        place = "?" if after == "no" else "(select no from run where id = ?)"
+        wanted.append(f"no {'<' if newest_first else '>'} {place}")
     order = "no desc" if newest_first else "no"
-    return f"select {RUN_COLUMNS} from run where {' and '.join(wanted)} order by {order} limit ?"
+    return f"select {READ_COLUMNS} from run where {' and '.join(wanted)} order by {order} limit ?"
 
 
 CANCEL_REQUESTS: Final = f"select id from run where {LIVE} and owner = ? and cancel_requested = 1 order by id"
@@ -330,7 +334,7 @@ def due_runs(workflows: int, dead: int) -> str:
     """Runs that may be claimed; the parameters are the present instant, the dead owners, the workflows, the limit."""
     orphans = f"union all select no from run where {LIVE} and owner in ({_marks(dead)})" if dead else ""
     return f"""
-select {RUN_COLUMNS} from run
+select {READ_COLUMNS} from run
 where no in (select no from run where {CLAIMABLE} and {FREE_AT} <= ? {orphans})
     and {CLAIMABLE} and workflow in ({_marks(workflows)})
 order by coalesce(wake_at_ms, created_at_ms), no limit ?"""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from types import FunctionType
-from typing import TypeVar, get_args
+from types import FunctionType, ModuleType
+from typing import TypeVar, get_args, get_type_hints
 
 import pytest
 from typing_extensions import TypeForm
@@ -59,6 +60,35 @@ SERVICES = {
 
 NO_LAYERS = {"driver": "Driver"}
 """Protocols that nobody composes: the engine hands one of its own to each run."""
+
+
+MODULES = (clock, engine, ids, ledger, revisions, store, waiters, wake_bus)
+
+
+# --- what the architecture says of them -----------------------------------------
+
+
+def told_needs() -> dict[str, set[str]]:
+    """From the noun of each layer in the table of docs/architecture.md to the services that it is said to need."""
+    _, _, table = (ROOT / "docs/architecture.md").read_text().partition("| layer of | needs |\n|---|---|\n")
+    found: dict[str, set[str]] = {}
+    for row in table.partition("\n\n")[0].splitlines():
+        nouns, needs = (re.findall("`(.+?)`", cell) for cell in row.strip("|").split("|"))
+        found |= {noun: set(needs) for noun in nouns}
+    return found
+
+
+def typed_needs(module: ModuleType) -> set[str]:
+    """The services that the type of the module's layer says it needs, beside its own."""
+    given, needed = get_args(get_type_hints(vars(module)["layer"])["return"])
+    return {service.__name__ for service in (get_args(needed) or (needed,)) if service is not given}
+
+
+def test_the_table_of_layers_says_what_each_needs() -> None:
+    told = told_needs()
+    assert told.pop("app") == set()
+    assert told == {module.__name__.rpartition(".")[2]: typed_needs(module) for module in MODULES}
+    assert told.keys() == SERVICES.keys()
 
 
 # --- modules ------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from stepwell import (
     Failure,
     InvalidState,
     Outcome,
+    Retention,
+    Revision,
     Run,
     RunFailed,
     Snapshot,
@@ -21,6 +24,7 @@ from stepwell import (
     Updated,
     workflow,
 )
+from stepwell.layers.revisions import LedgerRevisions
 
 from .engine_world import EngineWorld, ended, failure, success
 from .store_world import Chat, Counted, append, chats, empty, ids_of
@@ -49,6 +53,75 @@ class EngineCasesContract:
         assert (updated.previous_version, updated.version) == (0, 1)
         assert len({one.instance_id for one in seen}) == 1
         assert [ids_of(one.state) for one in seen] == [[], [], ["x"], ["x"]]
+
+    async def test_an_earlier_version_is_read_once_and_replayed(self, world: EngineWorld) -> None:
+        seen: list[tuple[Revision, list[str]]] = []
+
+        @workflow
+        async def chat(run: Run) -> list[int]:
+            store = run.store(chats, "c")
+            first = success(await store.get_or_create("create", empty))
+            for text in ("x", "y"):
+                _ = success(await store.update(text, append(text)))
+            by_number = success(await store.get("by number", version=1))
+            by_revision = success(await store.get("by revision", version=Revision(first.instance_id, 0)))
+            newest = success(await store.get("newest", version=2))
+            seen.extend((each.revision, ids_of(each.state)) for each in (by_number, by_revision, newest))
+            missing = [failure(await store.get(f"no {version}", version=version)) for version in (9, 2**63)]
+            assert missing == [StoreNotFound(chats.key("c"), Revision(first.instance_id, n)) for n in (9, 2**63)]
+            await run.sleep("pause", 600)
+            return [by_number.version, by_revision.version, newest.version]
+
+        async with world.engine(chat) as app:
+            _ = success(await app.engine.start(chat, id="r"))
+            await app.waits_for("r", "'pause'")
+            _ = success(await app.store.update(chats, "c", append("z")))
+            instance = success(await app.store.get(chats, "c")).instance_id
+        async with world.engine(chat) as app:
+            await app.clock.advance(600_000)
+            assert await app.result_in_time("r") == Success([1, 0, 2])
+        expected = [
+            (Revision(instance, 1), ["x"]),
+            (Revision(instance, 0), list[str]()),
+            (Revision(instance, 2), ["x", "y"]),
+        ]
+        assert seen == expected * 2
+
+    async def test_a_version_that_was_read_is_replayed_when_it_is_kept_no_more(self, world: EngineWorld) -> None:
+        @workflow
+        async def chat(run: Run) -> list[str]:
+            before = success(await run.store(chats, "c").get("before", version=1))
+            await run.sleep("pause", 600)
+            return ids_of(before.state)
+
+        async with world.engine(chat) as app:
+            _ = success(await app.store.get_or_create(chats, "c", empty()))
+            for text in ("x", "y", "z"):
+                _ = success(await app.store.update(chats, "c", append(text)))
+            _ = success(await app.engine.start(chat, id="r"))
+            await app.waits_for("r", "'pause'")
+            await app.clock.advance(120_000)
+            revisions = LedgerRevisions(app.ledger, app.clock)
+            _ = success(await revisions.collect(Retention(keep_revisions=1)))
+            assert isinstance(await app.store.get(chats, "c", version=1), Failure)
+        async with world.engine(chat) as app:
+            await app.clock.advance(600_000)
+            assert await app.result_in_time("r") == Success(["x"])
+
+    @pytest.mark.parametrize("version", [-1, True, 1.0, "1"], ids=repr)
+    async def test_what_is_no_version_is_misuse_in_a_run(self, world: EngineWorld, version: Any) -> None:
+        @workflow
+        async def chat(run: Run) -> str:
+            try:
+                _ = await run.store(chats, "c").get("get", version=version)
+            except (TypeError, ValueError) as error:
+                return str(error)
+            return "nothing was said"
+
+        async with world.engine(chat) as app:
+            told = success(await ended(success(await app.engine.start(chat, id="r"))))
+            assert told.startswith("version")
+            assert await app.steps("r") == {}
 
     async def test_s102_a_replay_appends_nothing(self, world: EngineWorld) -> None:
         entered: list[str] = []

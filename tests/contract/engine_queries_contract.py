@@ -163,6 +163,9 @@ class EngineQueriesContract:
             everything = [f"r-{n}" for n in range(7)]
             assert await ids() == everything
             assert await ids(limit=3) == everything[:3]
+            page = success(await app.engine.runs(limit=3))
+            rest = success(await app.engine.runs(limit=3, after=page[-1]))
+            assert [one.id for one in (*page, *rest)] == everything[:6]
             assert await ids(limit=3, after="r-2") == everything[3:6]
             assert await ids(limit=3, after="r-5") == ["r-6"]
             assert await ids(limit=0) == []

@@ -58,7 +58,7 @@ class LedgerDouble:
         state: RunState | None = None,
         workflow: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | int | None = None,
         newest_first: bool = False,
     ) -> Outcome[tuple[RunRow, ...], Unavailable]:
         return await self.real.runs(state=state, workflow=workflow, limit=limit, after=after, newest_first=newest_first)

@@ -255,6 +255,20 @@ class RevisionsContract:
         assert done.runs == 166
         assert len((await world.ledger.runs(limit=1000)).unwrap()) == 84
 
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_runs_are_listed_on_from_one_that_was_forgotten(self, world: World, newest_first: bool) -> None:
+        for number in range(5):
+            await world.run(f"run-{number}", "failed" if number == 2 else "running")
+        (*_, last) = (await world.ledger.runs(limit=3, newest_first=newest_first)).unwrap()
+        await world.clock.advance(2 * MINUTE)
+        assert (await world.revisions.collect(Retention(keep_ended_runs_ms=0))).unwrap().runs == 1
+        rest = (await world.ledger.runs(after=last.no, newest_first=newest_first)).unwrap()
+        assert [row.id for row in rest] == (["run-1", "run-0"] if newest_first else ["run-3", "run-4"])
+        assert await world.ledger.runs(after=last.id, newest_first=newest_first) == Success(())
+        await world.run("run-2", "running")  # the id is free again, the number is not
+        (again,) = (await world.ledger.runs(limit=1, newest_first=True)).unwrap()
+        assert again.no > max(row.no for row in (last, *rest))
+
     async def test_a_run_that_is_taken_up_again_meanwhile_stays(self, world: World) -> None:
         await world.run("run-1", "failed")
         await world.clock.advance(2 * MINUTE)

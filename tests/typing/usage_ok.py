@@ -372,6 +372,8 @@ async def approval(run: Run, order_id: str) -> Outcome[Order, Declined | TimedOu
     run.store(counters)
     assert_type(await order.get_or_create("open", Order), Outcome[Snapshot[Order], InvalidState | TooLarge])
     assert_type(await order.get("look"), Outcome[Snapshot[Order], StoreNotFound | InvalidState])
+    assert_type(await order.get("before", version=0), Outcome[Snapshot[Order], StoreNotFound | InvalidState])
+    assert_type((await order.get("named", version=Revision("i", 1))).unwrap(), Snapshot[Order])
     assert_type(
         await order.select("skus", lambda o: [i.sku for i in o.items]), Outcome[list[str], StoreNotFound | InvalidState]
     )

@@ -90,7 +90,7 @@ class Follower:
         self._output = output
         self._since_ms = since_ms
         self._followed: dict[str, RunState] = {}
-        self._last: str | None = None
+        self._last: int | None = None
 
     async def follow(self, stop: asyncio.Event, once: bool) -> None:
         """Until `stop` is set; with `once`, until no run can go on now."""
@@ -130,7 +130,7 @@ class Follower:
         while rows := value_of(await self._ledger.runs(after=self._last, limit=PAGE)):
             for row in rows:
                 yield row
-            self._last = rows[-1].id
+            self._last = rows[-1].no
 
     def _tell(self, row: RunRow) -> None:
         before = self._followed.get(row.id)
@@ -164,9 +164,9 @@ class Follower:
 
     async def _has_overdue(self, workflow: str, now_ms: int) -> bool:
         """Whether a waiting run should have gone on by now: its owner is about to, or is dead and will be replaced."""
-        last: str | None = None
+        last: int | None = None
         while rows := value_of(await self._ledger.runs(state="waiting", workflow=workflow, after=last, limit=PAGE)):
             if any(row.wake_at_ms is not None and row.wake_at_ms <= now_ms for row in rows):
                 return True
-            last = rows[-1].id
+            last = rows[-1].no
         return False
