@@ -111,8 +111,9 @@ class Model:
         n, seen, _ = self.past[-1]
         self.past.append((n + by, [*seen, by], version))
 
-    def add_nothing(self) -> None:
-        self.past.append(self.past[-1])
+    def add_nothing(self, version: int) -> None:
+        n, seen, _ = self.past[-1]
+        self.past.append((n, seen, version))
 
 
 async def check(client: Client, version: int, model: Model, at: int | None) -> None:
@@ -166,7 +167,7 @@ async def change(client: Client, version: int, act: Act, by: int, model: Model) 
         return
     assert isinstance(changed, Success)
     if act == "nothing":
-        model.add_nothing()
+        model.add_nothing(version)
     else:
         model.add(by, version)
     n, seen, _ = model.past[-1]
