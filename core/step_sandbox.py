@@ -169,7 +169,8 @@ class WorkspaceError:
 
 @dataclass(frozen=True, slots=True)
 class MaterializationConflict:
-    """Somebody else changed these targets meanwhile. Nothing of the step is on the host, and their bytes are kept."""
+    """Somebody else changed these meanwhile: targets, or what was read. Nothing of the step is on the host, and their
+    bytes are kept."""
 
     paths: tuple[str, ...]
 

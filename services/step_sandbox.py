@@ -201,7 +201,8 @@ class WorkspaceTransaction(Protocol):
     ) -> Outcome[Materialized, MaterializationConflict | WorkspaceError]:
         """Write an accepted result of this transaction to the host: all of it, or nothing, also after a crash.
 
-        A target that is not as it was when the step began is a conflict. A second call writes nothing.
+        A target, or a declared read, that is not as it was when the step began is a conflict. A second call writes
+        nothing.
         """
         ...
 

@@ -57,12 +57,14 @@ class FileCopyBack:
         check_root: Callable[[], None],
         changes: tuple[NodeChange, ...],
         trees: tuple[str, ...],
+        moved_reads: Callable[[], set[str]] = set,
     ) -> None:
         self._site = site
         self._lock = lock
         self._hasher = hasher
         self._check_root = check_root
         self._changes = changes
+        self._moved_reads = moved_reads
         self._ops = plan(changes, trees)
         self._problem: WorkspaceError | None = check_paths(changes)
         self._folder: TransactionFolder | None = None
@@ -154,7 +156,7 @@ class FileCopyBack:
         try:
             self._check_root()
             told = recover(site)
-            passed = preflight(site, self._changes, self._ops, self._hasher)
+            passed = preflight(site, self._changes, self._ops, self._hasher, self._moved_reads)
             site.reach(CopyBackPoint.PREFLIGHT_PASSED)
             self._sync_stage(folder, passed)
             manifest = self._manifest(folder, passed)

@@ -22,7 +22,7 @@ from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.tree import NodeChange
 from ...core.workspace_limits import WorkspaceLimits
 from .copy_back import FileCopyBack
-from .host import CopyBack, Seed
+from .host import CopyBack, Reads, Seed
 from .lock import CommitLock
 from .memo import DigestMemo
 from .pinned import Pinned, look
@@ -129,9 +129,25 @@ class FileHost:
 
     # --- writing ------------------------------------------------------------
 
-    def copy_back(self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = ()) -> CopyBack:
+    def copy_back(
+        self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = (), reads: Reads | None = None
+    ) -> CopyBack:
         """Begin to write changes to the folder; nothing is done before something is staged or committed."""
-        return FileCopyBack(self._site, self._lock, self._memo.digest, self._check_root, changes, trees)
+
+        def moved_reads() -> set[str]:
+            return set() if reads is None else self._moved(reads)
+
+        return FileCopyBack(self._site, self._lock, self._memo.digest, self._check_root, changes, trees, moved_reads)
+
+    def _moved(self, reads: Reads) -> set[str]:
+        portable = self._site.options.portable_names
+        seeder = Seeder(self._site.root, reads.declaration, reads.limits, self._memo.digest, portable=portable)
+        try:
+            return seeder.moved(reads.tree)
+        except SeedRefused as refused:
+            if isinstance(refused.answer, WorkspaceError):
+                raise Refused(refused.answer) from None
+            raise
 
     def _check_root(self) -> None:
         """Refused if the folder was replaced: what is held is not what people see at its path any more."""

@@ -18,7 +18,7 @@ from ...core.step_sandbox import LimitExceeded, MaterializationConflict, Workspa
 from ...core.tree import NodeChange
 from ...core.workspace_limits import WorkspaceLimits
 
-__all__ = ["Contents", "CopiedBack", "CopyBack", "Seed", "WorkspaceHost", "Writer"]
+__all__ = ["Contents", "CopiedBack", "CopyBack", "Reads", "Seed", "WorkspaceHost", "Writer"]
 
 
 class Contents(Protocol):
@@ -48,6 +48,16 @@ class Seed:
     absent: frozenset[str] = frozenset()
     matches: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     baseline: Tree = field(default_factory=dict[str, Node])
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a step read, and has to be the same still when what it made of it comes to the host."""
+
+    declaration: Declaration
+    tree: Tree
+    limits: WorkspaceLimits
 
 
 class Writer(Protocol):
@@ -96,8 +106,12 @@ class WorkspaceHost(Protocol):
         """Whether the host has anything at the path, without following links."""
         ...
 
-    def copy_back(self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = ()) -> CopyBack:
+    def copy_back(
+        self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = (), reads: Reads | None = None
+    ) -> CopyBack:
         """Begin to write changes to the host. Without changes the host is not called at all.
+
+        A file of `reads` that has changed since, has gone or has come is a conflict, as a target that has moved is.
 
         Directories within `trees` that the changes leave empty go too; elsewhere an empty directory stays.
         """

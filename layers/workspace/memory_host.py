@@ -17,7 +17,7 @@ from ...core.step_sandbox import LimitExceeded, MaterializationConflict, Workspa
 from ...core.tree import NodeChange, path_order
 from ...core.workspace_limits import WorkspaceLimits
 from ...core.workspace_path import PathProblem, ancestors, file_path
-from .host import CopiedBack, Seed
+from .host import CopiedBack, Reads, Seed
 
 __all__ = ["MemoryFiles", "MemoryHost"]
 
@@ -157,8 +157,10 @@ class MemoryHost:
         absent = frozenset(path for path in named if path not in tree)
         return Success(Seed(tree, copies, absent, matches, self._baseline(declaration)))
 
-    def copy_back(self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = ()) -> _MemoryCopyBack:
-        return _MemoryCopyBack(self._files, changes, trees)
+    def copy_back(
+        self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = (), reads: Reads | None = None
+    ) -> _MemoryCopyBack:
+        return _MemoryCopyBack(self._files, changes, trees, reads)
 
     def _matching(self, glob: Glob) -> tuple[str, ...]:
         return tuple(path for path in self._files.paths() if glob.matches(path))
@@ -227,8 +229,11 @@ class _MemoryWriter:
 class _MemoryCopyBack:
     """All changes at once, under the lock of the files."""
 
-    def __init__(self, files: MemoryFiles, changes: tuple[NodeChange, ...], trees: tuple[str, ...]) -> None:
+    def __init__(
+        self, files: MemoryFiles, changes: tuple[NodeChange, ...], trees: tuple[str, ...], reads: Reads | None
+    ) -> None:
         self._files = files
+        self._reads = reads
         self._changes = changes
         self._trees = trees
         self._staged: dict[str, bytes] = {}
@@ -241,9 +246,9 @@ class _MemoryCopyBack:
 
     def commit(self) -> Outcome[CopiedBack, MaterializationConflict | WorkspaceError]:
         with self._files.lock:
-            moved = tuple(change.path for change in self._changes if not self._is_as_it_was(change))
+            moved = {change.path for change in self._changes if not self._is_as_it_was(change)} | self._moved_reads()
             if moved:
-                return Failure(MaterializationConflict(moved))
+                return Failure(MaterializationConflict(tuple(sorted(moved, key=path_order))))
             for change in reversed(self._changes):
                 if change.before is not None and (change.after is None or isinstance(change.after, DirNode)):
                     self._files.remove(change.path)
@@ -252,6 +257,14 @@ class _MemoryCopyBack:
                     self._files.put(change.path, change.after, self._staged.get(change.path))
             self._prune()
         return Success(CopiedBack())
+
+    def _moved_reads(self) -> set[str]:
+        if self._reads is None:
+            return set()
+        declared, tree = self._reads.declaration, self._reads.tree
+        there = {path for path in self._files.paths() if declared.reads(path)}
+        paths = there | {path for path in tree if declared.reads(path)}
+        return {path for path in paths if self._files.node(path) != tree.get(path)}
 
     def _is_as_it_was(self, change: NodeChange) -> bool:
         there = self._files.node(change.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -42,9 +42,16 @@ def check_paths(changes: tuple[NodeChange, ...]) -> WorkspaceError | None:
     return None
 
 
-def preflight(site: Site, changes: tuple[NodeChange, ...], ops: tuple[Op, ...], hasher: Hasher) -> Passed:
-    """Look at every target. `Refused` with all those that have changed, or with what the host does not allow."""
-    return _Preflight(site, changes, ops, hasher).run()
+def preflight(
+    site: Site,
+    changes: tuple[NodeChange, ...],
+    ops: tuple[Op, ...],
+    hasher: Hasher,
+    moved_reads: Callable[[], set[str]] = set,
+) -> Passed:
+    """Look at every target. `Refused` with all those that have changed, and with what was read and has changed; or with
+    what the host does not allow."""
+    return _Preflight(site, changes, ops, hasher).run(moved_reads)
 
 
 @final
@@ -62,8 +69,8 @@ class _Preflight:
         self._modes: dict[int, int] = {}
         self._linked: list[HardLinkReplaced] = []
 
-    def run(self) -> Passed:
-        moved = {change.path for change in self._changes if not self._is_as_expected(change)}
+    def run(self, moved_reads: Callable[[], set[str]]) -> Passed:
+        moved = {change.path for change in self._changes if not self._is_as_expected(change)} | moved_reads()
         missing = tuple(self._missing(moved))
         ops = tuple(self._present(moved))
         if moved:

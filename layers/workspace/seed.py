@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, final
 from ...core.boundary import Declaration, directory_problem
 from ...core.glob import Glob
 from ...core.link_rules import link_problem, places
-from ...core.node import DirNode, FileNode, LinkNode, Node
+from ...core.node import DirNode, FileNode, LinkNode, Node, Tree
 from ...core.special_node import Seen, SpecialNode
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.tree import path_order
@@ -89,6 +89,18 @@ class Seeder:
         self._check_links(tree)
         absent = frozenset(reads - tree.keys())
         return Seed(tree, SpooledContents(self._spool, tree), absent, matches, self._baseline(tree))
+
+    def moved(self, tree: Tree) -> set[str]:
+        """The declared reads that are not as they were when `tree` was seeded; a pattern, if it can not be told."""
+        declared = self._declaration
+        paths = {read.path for read in declared.read_files} | {path for path in tree if declared.reads(path)}
+        moved: set[str] = set()
+        for glob in declared.read_globs:
+            try:
+                paths.update(self._matching(glob))
+            except SeedRefused:
+                moved.add(glob.pattern)
+        return moved | {path for path in paths if self._seen(path, self._measure) != tree.get(path)}
 
     def _limit(self, what: str, actual: int) -> None:
         limit: int = getattr(self._limits, what)

@@ -26,7 +26,7 @@ from ...core.step_sandbox import (
 from ...services.effect_dispatcher import EffectDispatcher, EffectFailed
 from ...services.step_sandbox import StepSandbox, Workspace, WorkspaceTransaction
 
-__all__ = ["REBASES", "Settled", "SettleFailure", "Undelivered", "settle"]
+__all__ = ["REBASES", "SettleFailure", "Settled", "Undelivered", "settle"]
 
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)

@@ -31,7 +31,7 @@ from ...services.artifacts import ArtifactCorruption, ArtifactMissing, Artifacts
 from ...services.step_sandbox import Workspace
 from .bodies import Bodies
 from .ended import Ended, Left
-from .host import CopyBack, Seed, WorkspaceHost
+from .host import CopyBack, Reads, Seed, WorkspaceHost
 from .options import Options
 from .threads import in_thread, to_its_end
 
@@ -48,6 +48,7 @@ class _Kept:
     accepted: Accepted[object]  # held, so that no other result can have its identity
     changes: tuple[NodeChange, ...]
     trees: tuple[str, ...]
+    reads: Reads
     written: bool = False
 
 
@@ -118,11 +119,10 @@ class Transaction:
             kept = await self._keep(verdict, ended.left)
         if isinstance(kept, Failure):
             return kept
-        return Success(self._accept(declaration, verdict, ended, kept.unwrap()))
+        reads = Reads(declaration, seed.tree, self._options.limits)
+        return Success(self._accept(reads, verdict, ended, kept.unwrap()))
 
-    def _accept(
-        self, declaration: Declaration, verdict: Judged, ended: Ended, changes: tuple[FileChange, ...]
-    ) -> Accepted[object]:
+    def _accept(self, reads: Reads, verdict: Judged, ended: Ended, changes: tuple[FileChange, ...]) -> Accepted[object]:
         deviation = verdict.deviation
         accepted = Accepted(
             output=ended.output,
@@ -134,7 +134,7 @@ class Transaction:
             record=ended.evidence,
             deviation=deviation,
         )
-        self._kept[id(accepted)] = _Kept(accepted, verdict.changes, declaration.trees)
+        self._kept[id(accepted)] = _Kept(accepted, verdict.changes, reads.declaration.trees, reads)
         return accepted
 
     async def _keep(
@@ -191,7 +191,8 @@ class Transaction:
 
     async def _copy_back(self, kept: _Kept) -> Outcome[Materialized, MaterializationConflict | WorkspaceError]:
         copy_back = await in_thread(
-            lambda: self._host.copy_back(kept.changes, trees=kept.trees), drop=lambda begun: begun.discard()
+            lambda: self._host.copy_back(kept.changes, trees=kept.trees, reads=kept.reads),
+            drop=lambda begun: begun.discard(),
         )
         try:
             for change in kept.accepted.changes:
