@@ -176,8 +176,8 @@ class _Lazy:
 class Snapshot(_Lazy, Generic[_T_co]):
     """A store's state as it was at `revision`.
 
-    The first read of `state` copies the whole of it, since it is the caller's own and of ordinary objects: 50,000 records
-    take some 0.3 s, on the event loop. Later reads give the same object. A part is found without a copy by
+    The first read of `state` copies the whole of it, since it is the caller's own and of ordinary objects: 50,000
+    records take some 0.3 s, on the event loop. Later reads give the same object. A part is found without a copy by
     `StoreHandle.when(selector, timeout=0)`, and an `update` needs no read before it.
     """
 

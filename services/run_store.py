@@ -24,7 +24,16 @@ from ..core.model import (
 from ..core.outcome import Outcome
 from .clock import span_ms
 from .driver import Driver, DurableCall
-from .store import Claim, Initial, Selector, StoreDefinition, Updater, admit_function, admit_revision, admit_version_read
+from .store import (
+    Claim,
+    Initial,
+    Selector,
+    StoreDefinition,
+    Updater,
+    admit_function,
+    admit_revision,
+    admit_version_read,
+)
 
 __all__ = ["RunStore", "Timeout", "step_span_ms"]
 
