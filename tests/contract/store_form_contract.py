@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
@@ -67,6 +68,10 @@ def visit(state: Name | Person) -> None:
     state.visits += 1
 
 
+def change_nothing(state: object) -> None:
+    pass
+
+
 def never(state: object) -> None:
     raise AssertionError(f"nothing may run on {state!r}")
 
@@ -119,6 +124,19 @@ class StoreFormContract:
         assert success(await again.store.get(v3, "p")).state == updated.state
         assert success(await again.store.update(v3, "p", visit)).state.visits == 3
         assert (await stored(again)).form == v3.form
+
+    @pytest.mark.parametrize("nothing", [change_nothing, Replace], ids=["nothing", "the same"])
+    async def test_a_change_of_nothing_writes_an_older_form_anew(
+        self, world: World, nothing: Callable[..., Any]
+    ) -> None:
+        old, new = await world.client(), await world.client()
+        await made(old.store)
+        updated = success(await new.store.update(v3, "p", nothing))
+        assert (updated.state, updated.version) == (Person(first="Ada", last="Lovelace"), 1)
+        after = await stored(new)
+        assert (after.form, after.revision) == (v3.form, updated.revision)
+        assert is_newer(await old.store.get(v1, "p"))
+        assert success(await (await world.restart()).store.get(v3, "p")).state == updated.state
 
     @pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
     async def test_an_older_program_changes_nothing_that_a_newer_one_wrote(self, world: World, is_warm: bool) -> None:
