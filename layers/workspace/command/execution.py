@@ -96,7 +96,7 @@ class Execution:
             self.talk.say(asked)
             answer, descriptors = self.talk.hear()
         except NoLauncher as error:
-            return Failure(refusal("launcher", str(error)))
+            return Failure(refusal("launcher", str(error)) if self._is_wanted else BROKE_OFF)
         except Gone:
             return Failure(refusal("launcher", "the process that is to watch the command ended at once"))
         if not descriptors:

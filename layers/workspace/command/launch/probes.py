@@ -69,7 +69,7 @@ def _probes(told: Mapping[str, str]) -> dict[str, Callable[[], object]]:
         "inherited descriptor": _descriptors,
         "io_uring": lambda: _call("io_uring", 1, ctypes.create_string_buffer(120)),
         "file handle": lambda: _call("file handle", -1, ctypes.create_string_buffer(136), 0, refused_by=1),
-        "ptrace": lambda: _call("ptrace", TRACE_ME, 0, 0, 0),
+        "ptrace": lambda: _in_child(lambda: _call("ptrace", TRACE_ME, 0, 0, 0)),
         "mount": lambda: _call("mount", b"none", b"/no/such/place", b"tmpfs", 0, 0, refused_by=1),
         "new user namespace": lambda: _in_child(lambda: _call("unshare", NEW_USER)),
         "keyring": lambda: _call("keyring", 0, SESSION_KEYRING, 0, 0, 0),

@@ -17,7 +17,20 @@ from stepwell.core.step_sandbox import LimitExceeded
 from stepwell.core.workspace_limits import LIMITS
 from stepwell.layers.workspace.command.runner import CommandLost, CommandRunner
 
-from .world import PYTHON, declared, failure_of, files, needs_bwrap, result_of, sh, text_of
+from .world import (
+    PYTHON,
+    command_of,
+    declared,
+    failure_of,
+    files,
+    needs_bwrap,
+    parent_of,
+    processes_with,
+    result_of,
+    sh,
+    text_of,
+    until,
+)
 
 pytestmark = needs_bwrap
 
@@ -170,8 +183,7 @@ async def test_who_is_cancelled_waits_until_everything_is_dead(runner: CommandRu
     running = asyncio.create_task(
         runner.run(files(), declared(), Command((PYTHON, "-c", "import time; time.sleep(300)", marked)), LIMITS)
     )
-    while not processes_with(marked):
-        await asyncio.sleep(0)
+    await until(lambda: processes_with(marked))
     loop = asyncio.get_running_loop()
     began = loop.time()
     running.cancel()
@@ -184,15 +196,13 @@ async def test_who_is_cancelled_waits_until_everything_is_dead(runner: CommandRu
 async def test_a_command_is_lost_when_its_watch_is_killed_and_the_next_one_is_not(runner: CommandRunner) -> None:
     marked = f"stepwell-test-{os.getpid()}-lost"
     running = asyncio.create_task(failure_of(runner, Command((PYTHON, "-c", "import time; time.sleep(300)", marked))))
-    while not (found := processes_with(marked)):
-        await asyncio.sleep(0)
-    keeper = found[0]
+    await until(lambda: processes_with(marked))
+    keeper = processes_with(marked)[0]
     while b"bwrap" in (parent := command_of(keeper)) or marked.encode() in parent:
         keeper = parent_of(keeper)
     os.kill(keeper, signal.SIGKILL)
     assert isinstance(await running, CommandLost)
-    while processes_with(marked):
-        await asyncio.sleep(0)
+    await until(lambda: not processes_with(marked))
     result = await result_of(runner, sh("echo again"))
     assert result.output.stdout == b"again\n"
     result.close()
@@ -202,30 +212,7 @@ async def test_a_runner_that_is_closed_executes_nothing_and_loses_what_it_execut
     own = CommandRunner(python=PYTHON)
     running = asyncio.create_task(failure_of(own, sh("echo begun; sleep 300")))
     assert isinstance(await own.prove(), Success)
-    while own.executing == 0:
-        await asyncio.sleep(0)
+    await until(lambda: own.executing)
     await own.close()
     assert isinstance(await running, CommandLost)
     assert isinstance(await failure_of(own, sh("true")), CommandLost)
-
-
-def processes_with(text: str) -> list[int]:
-    """The processes that have a text among their arguments, bubblewrap not counted."""
-    found: list[int] = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            command = command_of(int(name))
-            if text.encode() in command and b"bwrap" not in command:
-                found.append(int(name))
-    return found
-
-
-def command_of(process: int) -> bytes:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def parent_of(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])

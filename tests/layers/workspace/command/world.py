@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from io import BytesIO
+from pathlib import Path
 from typing import BinaryIO, Final, final
 
 import pytest
@@ -24,16 +26,20 @@ from stepwell.layers.workspace.host import Seed
 
 __all__ = [
     "PYTHON",
+    "command_of",
     "compiled",
     "declared",
     "failure_of",
     "files",
     "must_be_root",
     "needs_bwrap",
+    "parent_of",
+    "processes_with",
     "result_of",
     "sh",
     "text_of",
     "undeclared",
+    "until",
 ]
 
 PYTHON: Final = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
@@ -74,10 +80,32 @@ def declared(reads: tuple[str, ...] = (), writes: tuple[str, ...] = (), removes:
     return declaration
 
 
-def sh(
-    script: str, *, timeout: float | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
-) -> Command:
-    return Command(("/bin/sh", "-c", script), timeout=timeout, stdin=stdin, env=env or {})
+def sh(script: str, *, timeout: float | None = None) -> Command:
+    return Command(("/bin/sh", "-c", script), timeout=timeout)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Return when something holds that happens in other processes, which set no event."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+def processes_with(text: str) -> list[int]:
+    """The processes that have a text among their arguments, bubblewrap not counted."""
+    found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    commands = {process: command_of(process) for process in found}
+    return [process for process, command in commands.items() if text.encode() in command and b"bwrap" not in command]
+
+
+def command_of(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 async def result_of(
