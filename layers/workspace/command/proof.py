@@ -77,6 +77,10 @@ class Bait:
                 return
             self._udp.sendto(data, sender)
 
+    def was_reached(self) -> bool:
+        """Whether something was written beside the secret."""
+        return os.path.lexists(self.escape)
+
     def told(self, view: View) -> dict[str, str]:
         """What the probes have to know. `view` is what is no secret, but is not to be written to either."""
         with open("/proc/self/stat") as file:

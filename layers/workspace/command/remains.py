@@ -139,11 +139,25 @@ def _note(
     elif status.st_size > limits.file_bytes:
         return LimitExceeded("file_bytes", status.st_size, limits.file_bytes)
     else:
-        node = FileNode(_digest(at, name), status.st_size, bool(status.st_mode & stat.S_IXUSR))
-        remains.tree[path] = node
-        remains.produced += 0 if seeded.get(path) == node else node.size
+        return _note_file(at, name, path, status, remains, seeded, limits)
+    return None
+
+
+def _note_file(
+    at: int,
+    name: str,
+    path: str,
+    status: os.stat_result,
+    remains: Remains,
+    seeded: Tree,
+    limits: WorkspaceLimits,
+) -> LimitExceeded | None:
+    before = seeded.get(path)
+    if not isinstance(before, FileNode) or before.size != status.st_size:
+        remains.produced += status.st_size  # certainly, and it may be too large to be read at all
         if remains.produced > limits.produced_bytes:
             return LimitExceeded("produced_bytes", remains.produced, limits.produced_bytes)
+    remains.tree[path] = FileNode(_digest(at, name), status.st_size, bool(status.st_mode & stat.S_IXUSR))
     return None
 
 
