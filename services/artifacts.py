@@ -7,12 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from ..core.model import TooLarge, Unavailable
+from ..core.node import is_digest
 from ..core.outcome import Outcome
 
-__all__ = ["ArtifactCorruption", "ArtifactMissing", "Artifacts", "Collected", "InvalidDigest"]
+__all__ = [
+    "GRACE_MS",
+    "ArtifactCorruption",
+    "ArtifactMissing",
+    "Artifacts",
+    "Collected",
+    "InvalidDigest",
+    "admit_bytes",
+    "find_invalid",
+]
+
+GRACE_MS: Final = 14 * 24 * 3_600_000
+"""How long what was put stays, in milliseconds, though nothing refers to it: whoever put it may be about to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,17 @@ class Collected:
     kept: int
 
 
+def find_invalid(digests: Iterable[str]) -> InvalidDigest | None:
+    """The first that is no digest."""
+    return next((InvalidDigest(digest) for digest in digests if not is_digest(digest)), None)
+
+
+def admit_bytes(data: object) -> None:
+    """A TypeError for what a caller without types may give in place of bytes."""
+    if not isinstance(data, bytes):
+        raise TypeError(f"an artifact is bytes, not a {type(data).__name__}; encode it first")
+
+
 class Artifacts(Protocol):
     """Every call may answer `Unavailable`: the host refused, and its text says what and why."""
 
@@ -57,7 +81,11 @@ class Artifacts(Protocol):
         ...
 
     async def put_stream(self, data: BinaryIO) -> Outcome[str, TooLarge | Unavailable]:
-        """The same for what is read from a file, a piece at a time, from where it stands to its end."""
+        """The same for what is read from a file, a piece at a time, from where it stands to its end.
+
+        It may be read on another thread, which has let go of it when the call ends, also by cancellation. What reading
+        raises passes through. `size_bytes` of `TooLarge` is how much had been read.
+        """
         ...
 
     async def get(
@@ -85,10 +113,11 @@ class Artifacts(Protocol):
         ...
 
     async def collect(
-        self, roots: Iterable[str], *, grace_ms: int = 14 * 24 * 3_600_000, dry_run: bool = False
+        self, roots: Iterable[str], *, grace_ms: int = GRACE_MS, dry_run: bool = False
     ) -> Outcome[Collected, InvalidDigest | Unavailable]:
         """Remove what is not among `roots` and was neither put nor put again within the last `grace_ms` milliseconds.
 
-        What is put meanwhile stays. If one root is no digest, or the place cannot be read whole, nothing is removed.
+        What is put meanwhile stays. If one root is no digest, or the place cannot be read whole, nothing is removed;
+        if the host refuses later, some of it may be (`applied="unknown"`). A negative `grace_ms` is a ValueError.
         """
         ...

@@ -1,9 +1,9 @@
 """`make cases`: runs the tests that carry the id of a behaviour case, and says how each case stands on each host.
 
 A test carries an id in its name (`test_s13_...`) or in the id of a parameter (`[S13-sqlite]`). A case of the stores is
-due on the memory and on the SQLite host; one of the pure core, or of the wake bus alone, has no host. What waits, and
-why, is in tests/later.md, and so is a host that a case does not apply to. Exits 1 if a test failed, or if a case is
-neither tested nor listed.
+due on the memory and on the SQLite host, one of the artifacts in memory and in files; one of the pure core, or of the
+wake bus alone, has no host. What waits, and why, is in tests/later.md, and so is a host that a case does not apply to.
+Exits 1 if a test failed, or if a case is neither tested nor listed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 
 TESTS: Final = Path(__file__).parent
 HOSTS: Final = ("memory", "sqlite")
+HOSTS_OF_ARTIFACTS: Final = ("memory", "files")
 PURE: Final = "core"
 """Stands for all hosts: a test of the pure core, or of the wake bus, which have none."""
 
@@ -33,11 +34,12 @@ CASES: Final = (
     *(f"S{number}" for number in range(1, 153)),
     *(f"W{number}" for number in range(1, 30)),
     *(f"F{number}" for number in range(1, 40)),
+    *(f"A{number}" for number in range(1, 10)),
 )
-"""Every case of the stores, of workflows and their steps, of the wake bus, and of the cache fold."""
+"""Every case of the stores, of workflows and their steps, of the wake bus, of the cache fold, and of artifacts."""
 
-_ID = re.compile(r"(?<![A-Za-z0-9])([SsWwFf][1-9][0-9]*)(?![A-Za-z0-9])")
-_RANGE = re.compile(r"([SWF])([0-9]+)(?: to [SWF]?([0-9]+))?(?: on (\w+))?(?: in part)?$")
+_ID = re.compile(r"(?<![A-Za-z0-9])([SsWwFfAa][1-9][0-9]*)(?![A-Za-z0-9])")
+_RANGE = re.compile(r"([SWFA])([0-9]+)(?: to [SWFA]?([0-9]+))?(?: on (\w+))?(?: in part)?$")
 
 
 # --- reading --------------------------------------------------------------------
@@ -48,12 +50,17 @@ def case_ids(node_id: str) -> set[str]:
     return {found.upper() for found in _ID.findall(node_id.partition("::")[2])}
 
 
+def hosts_of(case: str) -> tuple[str, ...]:
+    """The hosts on which a case is due."""
+    return HOSTS_OF_ARTIFACTS if case.startswith("A") else HOSTS
+
+
 def host_of(node_id: str) -> str:
     """The host that a test's name, parameters or file name."""
     path, _, name = node_id.lower().partition("::")
     for text in (name, path):
         words = re.split(r"[^a-z0-9]+", text)
-        if host := next((host for host in HOSTS if host in words), None):
+        if host := next((host for host in (*HOSTS, *HOSTS_OF_ARTIFACTS) if host in words), None):
             return host
     return PURE if any(part in HOSTLESS for part in path.split("/")) else ELSEWHERE
 
@@ -103,8 +110,9 @@ def gaps(tested: Iterable[tuple[str, str]], later: Mapping[tuple[str, str | None
     for case in CASES:
         if (case, PURE) in done or (case, None) in later:
             continue
-        missing = [host for host in HOSTS if (case, host) not in done and (case, host) not in later]
-        if missing == list(HOSTS):
+        hosts = hosts_of(case)
+        missing = [host for host in hosts if (case, host) not in done and (case, host) not in later]
+        if missing == list(hosts):
             found.append(f"{case} is neither tested nor listed in tests/later.md")
         elif missing:
             found.append(f"{case} is neither tested on {missing[0]} nor listed as `{case} on {missing[0]}`")
@@ -123,7 +131,7 @@ def main() -> int:
     later = read_later((TESTS / "later.md").read_text("utf-8"))
     print("\ncase   host     result")
     for case in CASES:
-        for host in (*HOSTS, PURE, ELSEWHERE):
+        for host in (*hosts_of(case), PURE, ELSEWHERE):
             if result := results.result(case, host):
                 print(f"{case:<6} {host:<8} {result} ({len(results.rows[case, host])} tests)")
     print("\nwaiting")

@@ -162,6 +162,11 @@ class SystemCalls:
         self._on_call("fchmod", "")
         os.fchmod(descriptor, mode)
 
+    def stamp(self, descriptor: int, at_ns: int) -> None:
+        """Set when the file was last changed, in nanoseconds since the epoch."""
+        self._on_call("utimensat", "")
+        os.utime(descriptor, ns=(at_ns, at_ns))
+
     def sync(self, descriptor: int) -> None:
         self._on_call("fsync", "")
         os.fsync(descriptor)
@@ -187,6 +192,11 @@ class SystemCalls:
         self._on_call("renameat", new)
         os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
 
+    def replace(self, old_at: int, old: str, new_at: int, new: str) -> None:
+        """Rename into another directory, replacing what is there."""
+        self._on_call("renameat", new)
+        os.rename(old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
+
     def move(self, old_at: int, old: str, new_at: int, new: str) -> None:
         """Rename to a name that is free; FileExistsError if it is not."""
         self._on_call("NOREPLACE", new)
@@ -210,6 +220,11 @@ class SystemCalls:
         except BlockingIOError:
             return False
         return True
+
+    def lock(self, descriptor: int) -> None:
+        """Wait for the lock of an open file, for as long as it takes: for locks that are held for a moment only."""
+        self._on_call("flock", "")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
     def unlock(self, descriptor: int) -> None:
         """Give a lock up, also for processes that were forked while it was held. Never refused."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         provide,
         provides,
     )
+    from stepwell.services.artifacts import ArtifactCorruption, ArtifactMissing, Artifacts
     from stepwell.services.clock import Clock, ManualClock
     from stepwell.services.engine import Engine, RunCancelled, RunFailed, RunHandle, RunMismatch, RunNotFound, RunStatus
     from stepwell.services.ids import Ids
@@ -70,6 +71,9 @@ __all__ = [
     "AlreadyApplied",
     "AnyWorkflow",
     "App",
+    "ArtifactCorruption",
+    "ArtifactMissing",
+    "Artifacts",
     "BlockingApp",
     "Changed",
     "Clock",
@@ -168,6 +172,7 @@ _NAMES = {
     "layers.entry.open": "App open open_blocking",
     "layers.entry.portal": "BlockingApp",
     "layers.layer": "Cycle Env Failed Layer LayerError Missing build fresh get provide provides",
+    "services.artifacts": "ArtifactCorruption ArtifactMissing Artifacts",
     "services.clock": "Clock ManualClock",
     "services.engine": "Engine RunCancelled RunFailed RunHandle RunMismatch RunNotFound RunStatus",
     "services.ids": "Ids",

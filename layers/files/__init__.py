@@ -1,0 +1,1 @@
+"""Hosts that are folders: artifacts as files."""
