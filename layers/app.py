@@ -5,20 +5,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from os import PathLike
 from typing import TypeAlias
 
+from ..services.artifacts import Artifacts
 from ..services.clock import Clock
 from ..services.engine import Engine
 from ..services.ids import Ids
 from ..services.ledger import Ledger
 from ..services.revisions import Revisions
+from ..services.step_sandbox import StepSandbox
 from ..services.store import Store
 from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow
-from . import clock, engine, ids, ledger, revisions, store, waiters, wake_bus
+from . import artifacts as artifacts_layers
+from . import clock, engine, ids, ledger, revisions, step_sandbox, store, waiters, wake_bus
 from .layer import Layer
 from .sql.inspect import Disk, Inspection, has_wal_fix, sqlite_version
 from .sql.inspect import inspect as inspect_database
@@ -36,7 +40,7 @@ __all__ = [
     "sqlite_version",
 ]
 
-Services: TypeAlias = Clock | Engine | Ids | Ledger | Revisions | Store | Waiters | WakeBus
+Services: TypeAlias = Artifacts | Clock | Engine | Ids | Ledger | Revisions | StepSandbox | Store | Waiters | WakeBus
 """What every application gives."""
 
 
@@ -45,32 +49,62 @@ def inspect(path: str | PathLike[str]) -> Inspection:
     return inspect_database(path, clock.SystemClock().now_ms)
 
 
+def _files(
+    workspace: str | PathLike[str] | None, artifacts: str | PathLike[str] | None
+) -> Layer[Artifacts | StepSandbox, Artifacts | StepSandbox | Clock]:
+    if workspace is None:
+        kept = artifacts_layers.layer_noop() if artifacts is None else artifacts_layers.layer(artifacts)
+        return kept | step_sandbox.layer_noop()
+    inside = os.path.join(workspace, ".stepwell", "artifacts")
+    return artifacts_layers.layer(inside if artifacts is None else artifacts) | step_sandbox.layer(workspace)
+
+
+# --- layers -----------------------------------------------------------------
+
+
 def layer(
-    path: str | PathLike[str], *, workflows: Iterable[AnyWorkflow] = (), drive: bool = True, create: bool = True
+    path: str | PathLike[str],
+    *,
+    workflows: Iterable[AnyWorkflow] = (),
+    drive: bool = True,
+    create: bool = True,
+    workspace: str | PathLike[str] | None = None,
+    artifacts: str | PathLike[str] | None = None,
 ) -> Layer[Services, Services]:
     """An application in one SQLite file. With `create=False` a file that is not there cannot be opened.
 
-    It drives the runs of its `workflows`; with `drive=False` it only knows their types.
+    It drives the runs of its `workflows`; with `drive=False` it only knows their types. `workspace` is the folder on
+    which sandboxed steps work, and `artifacts` the one that keeps large outputs, by default within the workspace, in
+    `.stepwell`. Without a workspace there is no sandbox, and without either no artifacts: they fail closed.
     """
     host = ledger.layer(path, create=create) | clock.layer() | ids.layer() | wake_bus.layer()
-    return host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
+    kept = host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
+    return kept | _files(workspace, artifacts)
 
 
-def layer_memory(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:
+def layer_memory(
+    *,
+    workflows: Iterable[AnyWorkflow] = (),
+    drive: bool = True,
+    workspace: str | PathLike[str] | None = None,
+    artifacts: str | PathLike[str] | None = None,
+) -> Layer[Services, Services]:
     """An application that is gone with its process, on the machine's clock: for trying things out."""
     host = ledger.layer_test() | clock.layer() | ids.layer() | wake_bus.layer()
-    return host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
+    kept = host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
+    return kept | _files(workspace, artifacts)
 
 
 def layer_test(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:
     """An application in memory, deterministic: its clock stands until a test advances it, its ids are counted."""
     host = ledger.layer_test() | clock.layer_test() | ids.layer_test() | wake_bus.layer_test()
-    return (
-        host | store.layer_test() | revisions.layer_test() | waiters.layer_test() | engine.layer_test(workflows, drive)
-    )
+    kept = host | store.layer_test() | revisions.layer_test() | waiters.layer_test()
+    files = artifacts_layers.layer_test() | step_sandbox.layer_test()
+    return kept | engine.layer_test(workflows, drive) | files
 
 
 def layer_noop() -> Layer[Services, Services]:
     """An application of which every service is absent; override those that a test is about."""
     host = ledger.layer_noop() | clock.layer_noop() | ids.layer_noop() | wake_bus.layer_noop()
-    return host | store.layer_noop() | revisions.layer_noop() | waiters.layer_noop() | engine.layer_noop()
+    kept = host | store.layer_noop() | revisions.layer_noop() | waiters.layer_noop() | engine.layer_noop()
+    return kept | artifacts_layers.layer_noop() | step_sandbox.layer_noop()

@@ -268,9 +268,12 @@ class _MemoryCopyBack:
 
     def _is_as_it_was(self, change: NodeChange) -> bool:
         there = self._files.node(change.path)
-        if self._files.is_within_link(change.path):
+        gone = {other.path for other in self._changes if other.after is None or isinstance(other.after, DirNode)}
+        if any(
+            not isinstance(self._files.node(way), DirNode | None) for way in ancestors(change.path) if way not in gone
+        ):
             return False
-        return there == change.before or there == change.after
+        return there == change.before or (change.before is None and there == change.after == _DIR)
 
     def _prune(self) -> None:
         """Remove the directories within trees that this left empty, and that are not to be there empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -40,19 +41,36 @@ from stepwell import (
     workflow,
 )
 from stepwell.core.batch import Batch
-from stepwell.layers import app, clock, engine, ids, ledger, revisions, store, waiters, wake_bus
+from stepwell.core.step_sandbox import UnsupportedBoundary
+from stepwell.layers import (
+    app,
+    artifacts,
+    clock,
+    engine,
+    ids,
+    ledger,
+    revisions,
+    step_sandbox,
+    store,
+    waiters,
+    wake_bus,
+)
+from stepwell.services.artifacts import Artifacts
 from stepwell.services.ledger import News
+from stepwell.services.step_sandbox import StepSandbox
 
 from .source import ROOT, Source, sources
 
 _S = TypeVar("_S")
 
 SERVICES = {
+    "artifacts": Artifacts,
     "clock": Clock,
     "engine": Engine,
     "ids": Ids,
     "ledger": Ledger,
     "revisions": Revisions,
+    "step_sandbox": StepSandbox,
     "store": Store,
     "waiters": Waiters,
     "wake_bus": WakeBus,
@@ -62,7 +80,7 @@ NO_LAYERS = {"driver": "Driver"}
 """Protocols that nobody composes: the engine hands one of its own to each run."""
 
 
-MODULES = (clock, engine, ids, ledger, revisions, store, waiters, wake_bus)
+MODULES = (artifacts, clock, engine, ids, ledger, revisions, step_sandbox, store, waiters, wake_bus)
 
 
 # --- what the architecture says of them -----------------------------------------
@@ -202,6 +220,18 @@ REVISIONS_CALLS: Mapping[str, Callable[[Revisions], Answer]] = {
     "purge": lambda r: r.purge("numbers", "n"),
 }
 
+DIGEST = "0" * 64
+
+ARTIFACTS_CALLS: Mapping[str, Callable[[Artifacts], Answer]] = {
+    "collect": lambda a: a.collect([]),
+    "copy": lambda a: a.copy(DIGEST, lambda _: None),
+    "find_missing": lambda a: a.find_missing([DIGEST]),
+    "get": lambda a: a.get(DIGEST),
+    "has": lambda a: a.has(DIGEST),
+    "put": lambda a: a.put(b""),
+    "put_stream": lambda a: a.put_stream(io.BytesIO()),
+}
+
 ENGINE_CALLS: Mapping[str, Callable[[Engine], Answer]] = {
     "cancel": lambda e: e.cancel("run"),
     "result": lambda e: e.result("run"),
@@ -259,6 +289,17 @@ async def test_absent_waiters_are_unavailable_in_every_call() -> None:
     await answers(waiters.layer_noop(), Waiters, WAITERS_CALLS)
 
 
+async def test_absent_artifacts_are_unavailable_in_every_call() -> None:
+    assert ARTIFACTS_CALLS.keys() == calls_of(Artifacts)
+    await answers(artifacts.layer_noop(), Artifacts, ARTIFACTS_CALLS)
+
+
+async def test_an_absent_sandbox_is_an_unsupported_boundary() -> None:
+    assert calls_of(StepSandbox) == {"open"}
+    async with build(step_sandbox.layer_noop()) as built:
+        assert isinstance((await get(built.unwrap(), StepSandbox).open()).failure(), UnsupportedBoundary)
+
+
 async def test_an_absent_wake_bus_does_nothing_which_is_a_true_answer() -> None:
     assert calls_of(WakeBus) == {"await_wake", "token", "waiters", "wake"}
     async with build(wake_bus.layer_noop()) as built:
@@ -313,9 +354,7 @@ def test_every_application_plans_and_gives_every_service(name: str) -> None:
     assert not Path("never-opened.db").exists()
 
 
-@pytest.mark.parametrize(
-    "module", [clock, engine, ids, ledger, revisions, store, waiters, wake_bus], ids=lambda module: str(module.__name__)
-)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.__name__))
 def test_each_call_of_a_layer_function_is_another_recipe(module: object) -> None:
     """So that two of them cannot be joined by accident, and one file is not opened twice."""
     layer_noop: Callable[[], Layer[object, object]] = vars(module)["layer_noop"]

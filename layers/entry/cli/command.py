@@ -19,6 +19,7 @@ from .problem import INTERRUPTED, WRONG_USAGE, Problem, cannot_open
 from .purge import purge
 from .run import run
 from .runs import cancel, resume, runs, show
+from .sandbox import sandbox
 from .signals import signal
 from .stores import store, stores
 from .version import stepwell_version
@@ -39,10 +40,10 @@ def _print_version(context: click.Context, parameter: click.Parameter, value: bo
 )
 @shared(root=True)
 def root() -> None:
-    """Durable workflows and typed stores in one SQLite file."""
+    """Durable workflows and typed stores in one SQLite file, and steps in a sandbox."""
 
 
-COMMANDS: Final = (run, worker, runs, show, signal, cancel, resume, stores, store, gc, purge, doctor)
+COMMANDS: Final = (run, worker, runs, show, signal, cancel, resume, stores, store, sandbox, gc, purge, doctor)
 
 for command in COMMANDS:
     root.add_command(command)
