@@ -14,7 +14,7 @@ from .model import Revision, StoreKey, Unavailable
 from .outcome import Failure, Outcome, Success
 from .patch import replay_json
 
-__all__ = ["Damaged", "caught_up", "damaged_history", "damaged_rows", "read_document"]
+__all__ = ["Damaged", "caught_up", "damaged_history", "damaged_rows", "followed", "read_document", "read_held"]
 
 REMEDY = "restore a backup; `stepwell doctor` checks the file"
 
@@ -50,12 +50,30 @@ def read_document(key: StoreKey, document: Document) -> Outcome[bytes, Damaged]:
     return Success(document.base)
 
 
+def read_held(key: StoreKey, document: Document) -> Outcome[Held, Damaged]:
+    """What is held of a document that was read."""
+    json = read_document(key, document)
+    if isinstance(json, Failure):
+        return json
+    stored = json.unwrap()
+    patch_bytes = sum(map(len, document.patches))
+    return Success(Held(document.revision, len(stored), len(document.patches), patch_bytes, stored, form=document.form))
+
+
 def caught_up(key: StoreKey, held: Held, commits: Sequence[Commit]) -> Outcome[Held | None, Damaged]:
     """What is held after the commits, of which there is one; None if only the whole document can tell."""
     revision = commits[-1].revision
     form = next((commit.form for commit in reversed(commits) if commit.form is not None), None)
     try:
         return Success(held.advanced(revision, [commit.patch for commit in commits], form))
+    except Exception as error:
+        return Failure(_led_astray(key, revision, error))
+
+
+def followed(key: StoreKey, held: Held, revision: Revision, patches: Sequence[bytes]) -> Outcome[Held | None, Damaged]:
+    """The state at a later revision, to be read only; None if only its document can tell."""
+    try:
+        return Success(held.followed(revision, patches))
     except Exception as error:
         return Failure(_led_astray(key, revision, error))
 

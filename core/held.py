@@ -120,6 +120,23 @@ class Held(Struct, frozen=True):
         json = replay_json(self.document(), patches)
         return Held(revision, len(json), rows, log_bytes, json, None, form)
 
+    def followed(self, revision: Revision, patches: Sequence[bytes]) -> Held | None:
+        """A later revision of the same form, to be read and not to be planned on; None if only its document can tell.
+
+        Patches are of documents: they lead from the state that was read only if that is written as its document is.
+        """
+        decoded = self.decoded
+        if decoded is None or decoded.schema.form != self.form:
+            return None
+        if self.stored is not None and decoded.encode() != self.stored:
+            return None
+        reached = _advanced(decoded, patches)
+        if reached is None:
+            return None
+        added = sum(map(len, patches))
+        size_bytes, rows = self.size_bytes + added, self.log_rows + len(patches)
+        return Held(revision, size_bytes, rows, self.log_bytes + added, None, reached, self.form)
+
     def measured(self) -> Held:
         """The same with the exact size of its document."""
         return replace(self, size_bytes=len(self.document()))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import final
 
-from ..core.batch import Document
-from ..core.damage import Damaged, caught_up, read_document
+from ..core.damage import caught_up, read_held
 from ..core.held import Held
 from ..core.model import Revision, StoreKey, Unavailable
 from ..core.outcome import Failure, Outcome, Success
 from ..services.ledger import Ledger
+from .past import Past
 
 __all__ = ["TipCache"]
 
@@ -24,6 +24,7 @@ class TipCache:
 
     def __init__(self, ledger: Ledger, *, max_tips: int, max_bytes: int) -> None:
         self._ledger = ledger
+        self._past = Past(ledger)
         self._max_tips = max_tips
         self._max_bytes = max_bytes
         self._tips: dict[StoreKey, Held] = {}  # the longest unused first
@@ -86,14 +87,7 @@ class TipCache:
                 return tip
             if tip.unwrap() == revision:
                 return Success(seen)
-        return await self._read_at(key, revision)
-
-    async def _read_at(self, key: StoreKey, revision: Revision) -> Outcome[Held | None, Unavailable]:
-        read = await self._ledger.document(key, revision)
-        if isinstance(read, Failure):
-            return read
-        document = read.unwrap()
-        return Success(None) if document is None else _held(key, document)
+        return await self._past.at(key, revision)
 
     async def _load(self, key: StoreKey) -> Outcome[Held | None, Unavailable]:
         read = await self._ledger.document(key)
@@ -103,7 +97,7 @@ class TipCache:
         if document is None:
             self.forget(key)
             return Success(None)
-        held = _held(key, document)
+        held = read_held(key, document)
         return held if isinstance(held, Failure) else Success(self.keep(key, held.unwrap()))
 
     async def _catch_up(self, key: StoreKey, seen: Held) -> Outcome[Held | None, Unavailable]:
@@ -125,12 +119,3 @@ class TipCache:
 
 def _is_passed(revision: Revision, by: Revision) -> bool:
     return revision.instance_id == by.instance_id and revision.version < by.version
-
-
-def _held(key: StoreKey, document: Document) -> Outcome[Held, Damaged]:
-    json = read_document(key, document)
-    if isinstance(json, Failure):
-        return json
-    stored = json.unwrap()
-    patch_bytes = sum(map(len, document.patches))
-    return Success(Held(document.revision, len(stored), len(document.patches), patch_bytes, stored, form=document.form))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, TypeVar, final
 
 from msgspec import structs
 
@@ -32,6 +32,8 @@ from .turnstile import Turnstile
 from .wait import Reason, Waits
 
 __all__ = ["RunRecord"]
+
+_A = TypeVar("_A")
 
 
 @final
@@ -261,17 +263,22 @@ class RunRecord:
         """Wait for the turn in which a result that was recorded before reaches the workflow."""
         await self._pass(self.turn.block_and_pass(_position(row)))
 
-    async def _pass(self, turn: Awaitable[None]) -> None:
+    async def recall(self, row: StepRow, reading: Awaitable[_A]) -> _A:
+        """`hand_over` for a result of which more has to be read than its row."""
+        return await self._pass(self.turn.block_and_read(_position(row), reading))
+
+    async def _pass(self, turn: Awaitable[_A]) -> _A:
         branch = asyncio.current_task()
         self.races.keep(branch)
         try:
-            await turn
+            result = await turn
         finally:
             self.catch_up.ended(branch)
         if self.suspending:
             raise Suspended
         self.races.end(branch)
         del self.under_way[branch]
+        return result
 
     async def complete_cancelled(self, key: str, kind: str, target: str) -> NoReturn:
         """Cancellation reaches the workflow in this call; that it was here is recorded."""

@@ -1,8 +1,9 @@
 """The way of every call of a run on a store: performed by the injected store, recorded in the same batch.
 
-A store that can join (`Joinable`) commits the row of the call together with what it does, and the row names the
-revision whose state is read back from the ledger. With any other, its receipt makes the operation exactly-once; the row
-follows in a batch of its own, and holds the state, since only the store itself knows where it keeps it.
+A store that can join (`Joinable`) commits the row of the call together with what it does, and the row pins the
+revision: the call hands out the store's own answer, and a replay reads that revision from the ledger, where its state
+is the same for ever. With any other, its receipt makes the operation exactly-once; the row follows in a batch of its
+own, and holds the state, since only the store itself knows where it keeps it: the first run too reads it from the row.
 
 What a caller's own function raises (an updater, a selector, an initial state) is recorded like the error of a step.
 """
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, TypeVar, final
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, Never, TypeAlias, TypeVar, final
 
 from ...core.batch import Batch, Fenced
 from ...core.damage import Damaged
@@ -27,11 +30,12 @@ from .steps import raise_recorded
 from .store_call import StoreCall
 from .tools import Tools
 
-__all__ = ["Cancelled", "Passing", "StoreSteps", "mapped", "recorded_outcome"]
+__all__ = ["Cancelled", "Passing", "StoreSteps", "Told", "mapped", "named_of", "recorded_outcome", "told", "unanswered"]
 
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 _F = TypeVar("_F")
+_A_co = TypeVar("_A_co", covariant=True)
 
 Passing: TypeAlias = Contended | Fenced | Unavailable
 """What a run never sees: the call is tried again, or the run is set aside."""
@@ -39,6 +43,26 @@ Passing: TypeAlias = Contended | Fenced | Unavailable
 
 def _always(_: object) -> bool:
     return True
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Told(Generic[_A_co]):
+    """What a call came to, as its row names it; and the store's own answer, unless that is read from the row."""
+
+    named: Named
+    answer: _A_co | None = None
+
+
+def told(name: Callable[[_A], Named], answer: _A) -> Told[_A]:
+    """An answer under its name. A row that holds a value is what a replay hands out, and so does the first run."""
+    named = name(answer)
+    return Told(named, answer if named.value is None else None)
+
+
+def unanswered(named: Named) -> Told[Never]:
+    """What is read from its row, in the first run as in a replay."""
+    return Told(named)
 
 
 @final
@@ -55,15 +79,36 @@ class StoreSteps:
         self._joinable = tools.joinable
 
     async def recorded(
-        self, key: str, kind: str, store: StoreKey, live: Callable[[StoreCall], Awaitable[Outcome[Named, StoreFailure]]]
-    ) -> Outcome[Named, StoreFailure]:
-        """The recorded outcome of a call, or what it comes to now, recorded and handed over in its turn."""
+        self,
+        key: str,
+        kind: str,
+        store: StoreKey,
+        live: Callable[[StoreCall], Awaitable[Outcome[Told[_A], StoreFailure]]],
+        read: Callable[[Named], Awaitable[_A]],
+    ) -> Outcome[_A, StoreFailure]:
+        """The recorded outcome of a call, or what it comes to now, recorded and handed over in its turn.
+
+        `read` gives the answer that was recorded under a name.
+        """
         asked = await self._record.begin(key, kind, str(store))
         if asked.row is not None:
-            await self._record.hand_over(asked.row)
-            return recorded_outcome(asked.row)
+            return await self._recalled(asked.row, read)
         call = StoreCall(self._record, self._record.new(key, kind, str(store)), store)
-        return await self.concluded(call, key, kind, store, live)
+        outcome = await self.concluded(call, key, kind, store, live)
+        if isinstance(outcome, Failure):
+            return outcome
+        found = outcome.unwrap()
+        return Success(await read(found.named) if found.answer is None else found.answer)
+
+    async def _recalled(self, row: StepRow, read: Callable[[Named], Awaitable[_A]]) -> Outcome[_A, StoreFailure]:
+        if row.status == "failed":
+            await self._record.hand_over(row)
+            raise_recorded(row)
+        outcome = recorded_outcome(row)
+        if isinstance(outcome, Failure):
+            await self._record.hand_over(row)
+            return outcome
+        return Success(await self._record.recall(row, read(outcome.unwrap())))
 
     async def concluded(
         self,
@@ -71,8 +116,8 @@ class StoreSteps:
         key: str,
         kind: str,
         store: StoreKey,
-        live: Callable[[StoreCall], Awaitable[Outcome[Named, StoreFailure]]],
-    ) -> Outcome[Named, StoreFailure]:
+        live: Callable[[StoreCall], Awaitable[Outcome[Told[_A], StoreFailure]]],
+    ) -> Outcome[Told[_A], StoreFailure]:
         """What a call that has begun comes to, recorded and handed over in its turn."""
         try:
             outcome = await live(call)
@@ -86,7 +131,7 @@ class StoreSteps:
             await self._record.complete(failed)
             raise_recorded(failed)
         if call.numbered is None:
-            await self._record.complete(call.row(outcome))
+            await self._record.complete(call.row(mapped(outcome, named_of)))
         else:
             await self._record.completed(call.numbered)
         return outcome
@@ -98,21 +143,21 @@ class StoreSteps:
         name: Callable[[_A], Named],
         plain: Callable[[], Awaitable[Outcome[_A, StoreFailure | Passing]]],
         *,
-        is_final: Callable[[Outcome[Named, StoreFailure]], bool] = _always,
-    ) -> Outcome[Named, StoreFailure]:
+        is_final: Callable[[Outcome[object, StoreFailure]], bool] = _always,
+    ) -> Outcome[Told[_A], StoreFailure]:
         """What the operation comes to; an outcome that `is_final` is recorded in its batch, by a store that can join.
 
         `name` says how a success is recorded, and `plain` asks a store that cannot.
         """
         store = self._joinable
         if store is None:
-            return mapped(await self.insistently(plain), name)
+            return mapped(await self.insistently(plain), partial(told, name))
 
         def join(outcome: Outcome[_A, StoreFailure | ReceiptMismatch | TooLarge]) -> Batch:
             named = mapped(outcome, name)
             return call.join(named) if is_final(named) else Batch()
 
-        outcome = mapped(await self.insistently(lambda: store.apply(operation, join)), name)
+        outcome = mapped(await self.insistently(lambda: store.apply(operation, join)), partial(told, name))
         if not is_final(outcome):
             call.cut()
         return outcome
@@ -134,6 +179,11 @@ class StoreSteps:
             may_end = cancellable and self._record.cancellation.may_reach
             if await self._record.try_again(failure, pauses, cancellable=may_end) == "cancel":
                 raise Cancelled
+
+
+def named_of(found: Told[object]) -> Named:
+    """The name under which it is recorded."""
+    return found.named
 
 
 def mapped(outcome: Outcome[_A, _F], make: Callable[[_A], _B]) -> Outcome[_B, _F]:

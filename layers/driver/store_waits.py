@@ -46,7 +46,7 @@ from ...services.store import Claim, Looked, Selector, StoreDefinition
 from .doorbell import Moment
 from .record import RunRecord
 from .store_call import StoreCall
-from .store_steps import Cancelled, StoreSteps, recorded_outcome
+from .store_steps import Cancelled, StoreSteps, Told, mapped, named_of, recorded_outcome, unanswered
 from .tools import Tools
 from .wait import Reason
 
@@ -155,7 +155,7 @@ class StoreWaits:
         taking: Taking[_T, _R],
         instance_id: str | None,
         *,
-        is_final: Callable[[Outcome[Named, StoreFailure]], bool] = lambda _: True,
+        is_final: Callable[[Outcome[object, StoreFailure]], bool] = lambda _: True,
     ) -> Outcome[Named, StoreFailure]:
         """Take if the selector finds something; what `is_final` is recorded in the same batch."""
         await call.come_first()
@@ -172,7 +172,7 @@ class StoreWaits:
             if isinstance(looked, Failure) and isinstance(looked.failure(), StoreNotFound):
                 return looked
         plain = partial(self._tools.store.take, definition, taking.id, selector, claim, step=step)
-        return await self._steps.apply(call, operation, name, plain, is_final=is_final)
+        return mapped(await self._steps.apply(call, operation, name, plain, is_final=is_final), named_of)
 
     # --- the wait ---------------------------------------------------------------
 
@@ -190,7 +190,11 @@ class StoreWaits:
         row = asked.row or to_wait(record.new(key, kind, str(store)), timeout_ms)
         call = StoreCall(record, replace(row, status="done", at_ms=None), store)
         wait = _Wait(self, looking, kind, row, live, queue, is_new=asked.row is None)
-        return await self._steps.concluded(call, key, kind, store, wait.end)
+
+        async def ended(call: StoreCall) -> Outcome[Told[Named], StoreFailure]:
+            return mapped(await wait.end(call), unanswered)
+
+        return mapped(await self._steps.concluded(call, key, kind, store, ended), named_of)
 
     async def look_again(self, store: StoreKey, key: str) -> str | None:
         """The instance that an earlier owner's wait looked at, whose waiter is still registered."""
@@ -305,7 +309,7 @@ class _Wait(Generic[_T, _R]):
 # --- helpers ------------------------------------------------------------------
 
 
-def _is_found(outcome: Outcome[Named, StoreFailure]) -> bool:
+def _is_found(outcome: Outcome[object, StoreFailure]) -> bool:
     return not (isinstance(outcome, Failure) and isinstance(outcome.failure(), Unmatched))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Generic, TypeVar, final
+from typing import Generic, NoReturn, TypeVar, final
 
 from ...core.codec import Codec
-from ...core.damage import read_document
+from ...core.held import read_snapshot
 from ...core.model import (
     Conflict,
     Deleted,
@@ -18,6 +18,7 @@ from ...core.model import (
     Revision,
     Snapshot,
     StepId,
+    StoreKey,
     StoreNotFound,
     Taken,
     TimedOut,
@@ -41,7 +42,7 @@ from ...services.store import (
 )
 from .record import RunRecord
 from .store_call import StoreCall
-from .store_steps import StoreSteps, mapped
+from .store_steps import StoreSteps, Told, mapped, told, unanswered
 from .store_waits import Looking, StoreWaits, Taking, encoded_selection, not_awaitable
 from .tools import Tools
 
@@ -59,7 +60,7 @@ class DrivenStores:
 
     def __init__(self, record: RunRecord, tools: Tools) -> None:
         self._record = record
-        self._ledger = tools.ledger
+        self._past = tools.past
         self._store = tools.store
         self._joinable = tools.joinable
         self._ids = tools.ids
@@ -74,11 +75,12 @@ class DrivenStores:
         # Nothing keeps an earlier version until its row pins it, so that row holds the state.
         namer = self._namer(definition) if version is None else _Namer(definition.schema)
 
-        async def live(_: StoreCall) -> Outcome[Named, StoreFailure]:
-            return mapped(await self._get(definition, id, version), namer.snapshot)
+        async def live(_: StoreCall) -> Outcome[Told[Snapshot[_T]], StoreFailure]:
+            return mapped(await self._get(definition, id, version), partial(told, namer.snapshot))
 
-        recorded = await self._steps.recorded(key, "store.get", definition.key(id), live)
-        return _only(await self._snapshot(definition, id, recorded), StoreNotFound, InvalidState)
+        read = partial(self._snapshot, definition, id)
+        recorded = await self._steps.recorded(key, "store.get", definition.key(id), live, read)
+        return _only(recorded, StoreNotFound, InvalidState)
 
     async def select(
         self, key: str, definition: StoreDefinition[_T], id: str, selector: Callable[[_T], object], codec: Codec
@@ -89,12 +91,14 @@ class DrivenStores:
             chosen = not_awaitable(selector(snapshot.state), key)
             return Named("selected", snapshot.revision, value=encoded_selection(chosen, codec, what))
 
-        async def live(_: StoreCall) -> Outcome[Named, StoreFailure]:
-            return mapped(await self._get(definition, id), name)
+        async def live(_: StoreCall) -> Outcome[Told[object], StoreFailure]:
+            return mapped(await self._get(definition, id), lambda snapshot: unanswered(name(snapshot)))
 
-        recorded = await self._steps.recorded(key, "store.select", definition.key(id), live)
-        chosen = mapped(recorded, lambda named: self._selected(named, codec, what))
-        return _only(chosen, StoreNotFound, InvalidState)
+        async def read(named: Named) -> object:
+            return self._selected(named, codec, what)
+
+        recorded = await self._steps.recorded(key, "store.select", definition.key(id), live, read)
+        return _only(recorded, StoreNotFound, InvalidState)
 
     async def _get(
         self, definition: StoreDefinition[_T], id: str, version: int | Revision | None = None
@@ -110,32 +114,33 @@ class DrivenStores:
     ) -> Outcome[Snapshot[_T], InvalidState | TooLarge]:
         store_key = definition.key(id)
 
-        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
+        async def live(call: StoreCall) -> Outcome[Told[Snapshot[_T]], StoreFailure]:
             found = await self._get(definition, id)
             name = self._namer(definition).snapshot
             if isinstance(found, Success) or not isinstance(found.failure(), StoreNotFound):
-                return mapped(found, name)
+                return mapped(found, partial(told, name))
             value = await resolve_initial(initial)
             operation = Create(store_key, definition.schema, value, self._ids.new())
             plain = partial(self._store.get_or_create, definition, id, value)
             return await self._steps.apply(call, operation, name, plain)
 
-        recorded = await self._steps.recorded(key, "store.get_or_create", store_key, live)
-        return _only(await self._snapshot(definition, id, recorded), InvalidState, TooLarge)
+        read = partial(self._snapshot, definition, id)
+        recorded = await self._steps.recorded(key, "store.get_or_create", store_key, live, read)
+        return _only(recorded, InvalidState, TooLarge)
 
     async def update(
         self, key: str, definition: StoreDefinition[_T], id: str, updater: Updater[_T]
     ) -> Outcome[Updated[_T], StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
         step = StepId(self._record.row.id, key)
 
-        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
+        async def live(call: StoreCall) -> Outcome[Told[Updated[_T]], StoreFailure]:
             operation = Update(definition.key(id), definition.schema, updater, step)
             plain = partial(self._store.update, definition, id, updater, step=step)
             return await self._steps.apply(call, operation, self._namer(definition).updated, plain)
 
-        recorded = await self._steps.recorded(key, "store.update", definition.key(id), live)
-        updated = await self._updated(definition, id, recorded)
-        return _only(updated, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
+        read = partial(self._updated, definition, id)
+        recorded = await self._steps.recorded(key, "store.update", definition.key(id), live, read)
+        return _only(recorded, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
 
     async def update_from(
         self,
@@ -148,14 +153,14 @@ class DrivenStores:
         step = StepId(self._record.row.id, key)
         revision = _revision(expected)
 
-        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
+        async def live(call: StoreCall) -> Outcome[Told[Updated[_T]], StoreFailure]:
             operation = UpdateFrom(definition.key(id), definition.schema, revision, updater, step)
             plain = partial(self._store.update_from, definition, id, revision, updater, step=step)
             return await self._steps.apply(call, operation, self._namer(definition).updated, plain)
 
-        recorded = await self._steps.recorded(key, "store.update_from", definition.key(id), live)
-        updated = await self._updated(definition, id, recorded)
-        return _only(updated, Conflict, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
+        read = partial(self._updated, definition, id)
+        recorded = await self._steps.recorded(key, "store.update_from", definition.key(id), live, read)
+        return _only(recorded, Conflict, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
 
     async def delete_from(
         self, key: str, definition: StoreDefinition[_T], id: str, expected: Snapshot[_T] | Revision
@@ -163,14 +168,16 @@ class DrivenStores:
         step = StepId(self._record.row.id, key)
         revision = _revision(expected)
 
-        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
+        async def live(call: StoreCall) -> Outcome[Told[Deleted], StoreFailure]:
             operation = DeleteFrom(definition.key(id), revision, step)
             plain = partial(self._store.delete_from, definition, id, revision, step=step)
             return await self._steps.apply(call, operation, _name_deleted, plain)
 
-        recorded = await self._steps.recorded(key, "store.delete_from", definition.key(id), live)
-        deleted = mapped(recorded, lambda _: Deleted())
-        return _only(deleted, Conflict, StoreNotFound, ReceiptMismatch, TooLarge)
+        async def read(_: Named) -> Deleted:
+            return Deleted()
+
+        recorded = await self._steps.recorded(key, "store.delete_from", definition.key(id), live, read)
+        return _only(recorded, Conflict, StoreNotFound, ReceiptMismatch, TooLarge)
 
     # --- takes and waits ------------------------------------------------------
 
@@ -185,12 +192,14 @@ class DrivenStores:
     ) -> Outcome[Taken[object], Unmatched | StoreNotFound | InvalidState | ReceiptMismatch | TooLarge]:
         taking = Taking(key, definition, id, selector, codec, claim)
 
-        async def live(call: StoreCall) -> Outcome[Named, StoreFailure]:
-            return await self._waits.take_once(call, taking, None)
+        async def live(call: StoreCall) -> Outcome[Told[Taken[object]], StoreFailure]:
+            return mapped(await self._waits.take_once(call, taking, None), unanswered)
 
-        recorded = await self._steps.recorded(key, "store.take_now", taking.store, live)
-        taken = mapped(recorded, lambda named: self._taken(named, taking))
-        return _only(taken, Unmatched, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
+        async def read(named: Named) -> Taken[object]:
+            return self._taken(named, taking)
+
+        recorded = await self._steps.recorded(key, "store.take_now", taking.store, live, read)
+        return _only(recorded, Unmatched, StoreNotFound, InvalidState, ReceiptMismatch, TooLarge)
 
     async def take(
         self,
@@ -228,46 +237,38 @@ class DrivenStores:
 
     # --- states of recorded revisions -------------------------------------------
 
-    async def _snapshot(
-        self, definition: StoreDefinition[_T], id: str, recorded: Outcome[Named, StoreFailure]
-    ) -> Outcome[Snapshot[_T], StoreFailure]:
-        if isinstance(recorded, Failure):
-            return recorded
-        read = await self._state(definition, id, recorded.unwrap())
-        return mapped(read, lambda pair: snapshot_of(partial(definition.schema.clone, pair[0]), pair[1]))
+    async def _snapshot(self, definition: StoreDefinition[_T], id: str, named: Named) -> Snapshot[_T]:
+        """What the run has read, as its row names it: the state that the row holds, or that at the revision it pins."""
+        if named.value is None:
+            return await self._at(definition, id, _revision_of(named))
+        decoded = definition.schema.decode_from(named.value, named.form)
+        if isinstance(decoded, Failure):
+            self._no_longer_fits(definition.key(id), _revision_of(named), decoded.failure())
+        return snapshot_of(partial(definition.schema.clone, decoded.unwrap()), _revision_of(named))
 
-    async def _updated(
-        self, definition: StoreDefinition[_T], id: str, recorded: Outcome[Named, StoreFailure]
-    ) -> Outcome[Updated[_T], StoreFailure]:
-        if isinstance(recorded, Failure):
-            return recorded
-        read = await self._state(definition, id, recorded.unwrap())
-        before = recorded.unwrap().previous_version or 0
-        return mapped(read, lambda pair: updated_of(partial(definition.schema.clone, pair[0]), before, pair[1]))
+    async def _updated(self, definition: StoreDefinition[_T], id: str, named: Named) -> Updated[_T]:
+        snapshot = await self._snapshot(definition, id, named)
+        return updated_of(lambda: snapshot.state, named.previous_version or 0, snapshot.revision)
 
-    async def _state(
-        self, definition: StoreDefinition[_T], id: str, named: Named
-    ) -> Outcome[tuple[_T, Revision], StoreFailure]:
-        """The state that a row holds, or at the revision that it pins."""
-        key, revision, json, form = definition.key(id), _revision_of(named), named.value, named.form
-        if json is None:
-            read = await self._steps.insistently(partial(self._ledger.document, key, revision), cancellable=False)
-            if isinstance(read, Failure):
-                return read
-            document = read.unwrap()
-            if document is None:
-                self._record.stop_erased(key, revision)
-            whole = read_document(key, document)
-            if isinstance(whole, Failure):
-                self._record.stop(whole.failure().reason)
-            json, form = whole.unwrap(), document.form
-        decoded = definition.schema.decode_from(json, form)
-        if isinstance(decoded, Failure):  # it fitted when it was recorded
-            issues = "; ".join(map(_told, decoded.failure()))
-            self._record.stop(
-                f"revision {revision.version} of store {key}, which the run has read, no longer fits its type: {issues}"
-            )
-        return Success((decoded.unwrap(), revision))
+    async def _at(self, definition: StoreDefinition[_T], id: str, revision: Revision) -> Snapshot[_T]:
+        """The state at a revision that a row pins: the ledger has it, whichever store is there now."""
+        key = definition.key(id)
+        read = await self._steps.insistently(partial(self._past.at, key, revision), cancellable=False)
+        assert isinstance(read, Success), "to read a revision meets nothing but `Unavailable`"
+        held = read.unwrap()
+        if held is None:
+            self._record.stop_erased(key, revision)
+        snapshot = read_snapshot(key, definition.schema, held)
+        if isinstance(snapshot, Failure):
+            self._no_longer_fits(key, revision, snapshot.failure().issues)
+        return snapshot.unwrap()
+
+    def _no_longer_fits(self, key: StoreKey, revision: Revision, issues: tuple[Issue, ...]) -> NoReturn:
+        """It did when it was recorded."""
+        told = "; ".join(map(_told, issues))
+        self._record.stop(
+            f"revision {revision.version} of store {key}, which the run has read, no longer fits its type: {told}"
+        )
 
     def _selected(self, named: Named, codec: Codec, what: str) -> object:
         """The value that a row holds. It fitted when it was recorded."""

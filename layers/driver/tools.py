@@ -12,6 +12,7 @@ from ...services.ledger import Ledger
 from ...services.store import Joinable, Lookable, Store
 from ...services.waiters import JoinableWaiters, Waiters
 from ...services.wake_bus import WakeBus
+from ..past import Past
 from .execution import Pool
 from .signal_types import SignalTypes
 
@@ -50,6 +51,11 @@ class Tools(Services):
     def joinable(self) -> Joinable | None:
         """The store, if it can commit more in the batch of an operation."""
         return self.store if isinstance(self.store, Joinable) else None
+
+    @cached_property
+    def past(self) -> Past:
+        """Earlier revisions, as the ledger has them."""
+        return Past(self.ledger)
 
     @cached_property
     def lookable(self) -> Lookable | None:

@@ -19,10 +19,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar, final
 
 __all__ = ["Lost", "Turnstile"]
+
+_A = TypeVar("_A")
 
 SETTLE_TURNS = 20
 
@@ -131,6 +133,23 @@ class Turnstile:
         """
         self._running -= 1
         await self.pass_(position)
+
+    async def block_and_read(self, position: int, reading: Awaitable[_A]) -> _A:
+        """The same for a result that has to be read first, however long that takes.
+
+        It is read before its turn: after it, whatever takes time would let the next result reach another branch.
+        """
+        self.assign(position)
+        self.block()
+        try:
+            found = await reading
+        except BaseException as error:
+            self.forget(position)
+            if not isinstance(error, Lost):
+                self.unblock()
+            raise
+        await self.pass_(position)
+        return found
 
     async def pass_(self, position: int) -> None:
         """Wait for the turn of the result at `position`. The branch runs when this returns, or is cancelled.

@@ -12,6 +12,7 @@ from .engine_odd_contract import EngineOddContract
 from .engine_outcomes_contract import EngineOutcomesContract
 from .engine_queries_contract import EngineQueriesContract
 from .engine_race_contract import EngineRaceContract
+from .engine_reads_contract import EngineReadsContract
 from .engine_recovery_contract import EngineRecoveryContract
 from .engine_signals_contract import EngineSignalsContract
 from .engine_steps_contract import EngineStepsContract
@@ -30,6 +31,7 @@ class EngineContract(
     EngineOutcomesContract,
     EngineQueriesContract,
     EngineRaceContract,
+    EngineReadsContract,
     EngineRecoveryContract,
     EngineSignalsContract,
     EngineStepsContract,
