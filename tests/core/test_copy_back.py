@@ -310,6 +310,10 @@ def test_our_own_new_file_is_not_taken_for_a_third_party_s() -> None:
     assert decide_undo(made, file("new"), None) == "restore"
     assert decide_undo(made, file("new"), file("new")) == "foreign"  # ours was never put there
     assert not holds_other(made, file("new"))
+    replaced = Op("replace", "a", 0, file("old"), file("new"))
+    assert decide_undo(replaced, file("new"), file("old")) == "restore"
+    assert decide_undo(replaced, file("new"), file("new")) == "foreign"  # somebody wrote the same, ours still waits
+    assert decide_undo(replaced, file("new"), None) == "foreign"
 
 
 # --- manifests --------------------------------------------------------------
