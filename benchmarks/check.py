@@ -22,13 +22,14 @@ from budget import Budget, Summary, number, summarise, table
 from core_budgets import CORE_BUDGETS
 from floor import folder
 from run_budgets import RUN_BUDGETS, RUN_SIZE_BUDGETS
+from sandbox import SANDBOX_BUDGETS
 from store_budgets import STORE_BUDGETS
 from world import World
 
 Result: TypeAlias = tuple[Budget[World], list[Summary]]
 
 # What holds a state of 10 MB comes last: a heap that large makes the collector's part in everything else larger.
-BUDGETS: tuple[Budget[World], ...] = (*RUN_BUDGETS, *STORE_BUDGETS, *RUN_SIZE_BUDGETS, *CORE_BUDGETS)
+BUDGETS: tuple[Budget[World], ...] = (*RUN_BUDGETS, *STORE_BUDGETS, *SANDBOX_BUDGETS, *RUN_SIZE_BUDGETS, *CORE_BUDGETS)
 
 
 def chosen(only: str | None, budgets: Sequence[Budget[World]]) -> list[Budget[World]]:
