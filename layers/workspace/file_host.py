@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 from contextlib import ExitStack
 from os import PathLike
 from typing import Self, final
@@ -57,6 +58,9 @@ class FileHost:
         "host_unavailable" names what does not work in the folder. "recovery_required": something was left there that
         is not understood; nothing was touched, and nothing is copied back before somebody has looked.
         """
+        if platform.system() != "Linux":
+            message = f"copying back needs calls that Linux has, and {platform.system()} has not in this form"
+            return Failure(WorkspaceError("host_unavailable", message))
         path = os.path.realpath(root)
         with ExitStack() as held:
             try:

@@ -156,6 +156,37 @@ def test_n_03_an_error_while_what_was_left_is_ended_is_made_good_by_the_next(mem
     assert kinds <= {"host_unavailable", "unknown_result"}
 
 
+def test_cb1_cb8_cb13_what_was_applied_is_taken_back_the_last_first(root: Path) -> None:
+    """The host refuses the third operation of the plan, once."""
+    before: Folder = {**BASE, "a/old": Text("old-a"), "a/kept": Text("kept")}
+    after = {path: thing for path, thing in before.items() if path != "old"}
+    after = {**after, "a/old": Text("new-a"), "in.txt": Text("new-in"), "q/new": Text("b"), "run.sh": Text("x")}
+    write_folder(root / "a", {"old": Text("old-a"), "kept": Text("kept")})
+    moves: list[tuple[str, str]] = []
+    is_on, left = False, 3
+
+    def note(call: str, name: str) -> None:
+        nonlocal left
+        if is_on and call in ("EXCHANGE", "NOREPLACE"):
+            left -= 1
+            if left == 0:
+                raise OSError(errno.EIO, "the disk is ill", name)
+            moves.append((call, name))
+
+    descriptors = open_descriptors()
+    with opened(root, HostOptions(calls=SystemCalls(note))) as host:
+        is_on = True
+        error = error_of(copy_back(host, before, after))
+        is_on = False
+    assert error.code == "host_unavailable"
+    assert "the disk is ill" in error.message
+    assert moves == [("NOREPLACE", "n0"), ("NOREPLACE", "new"), ("NOREPLACE", "n1"), ("NOREPLACE", "old")]
+    assert read_folder(root) == before
+    assert not (root / "q").exists()
+    assert unfinished(root) == []
+    assert open_descriptors() == descriptors
+
+
 class Gone(Exception):
     """Stands for the end of the process."""
 
