@@ -8,7 +8,7 @@ from .model import check_name
 from .node import digest_of
 from .strict_json import StrictJson
 
-__all__ = ["Effect", "as_effect"]
+__all__ = ["Effect", "admit_effect", "as_effect"]
 
 _JSON = StrictJson("make it JSON, which is what is sent and recorded")
 
@@ -25,7 +25,22 @@ class Effect:
 
     def __post_init__(self) -> None:
         check_name("the key of an effect", self.key)
-        _JSON.encode(self.payload, f"the payload of the effect {self.key!r}")
+        _ = self._json()
+
+    @property
+    def payload_digest(self) -> str:
+        """The digest of the payload as JSON."""
+        return digest_of(self._json())
+
+    def _json(self) -> bytes:
+        return _JSON.encode(self.payload, f"the payload of the effect {self.key!r}")
+
+
+def admit_effect(effect: object) -> Effect:
+    """`effect`; a TypeError for anything else that a caller without types may give."""
+    if not isinstance(effect, Effect):
+        raise TypeError(f"{effect!r} is no Effect: write Effect(key, payload)")
+    return effect
 
 
 def as_effect(value: object) -> Effect:

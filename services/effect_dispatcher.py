@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core.effect import Effect
-from ..core.model import RecordedError, TooLarge, Unavailable
+from ..core.model import RecordedError, Unavailable
 from ..core.outcome import Outcome
 
 __all__ = ["Dispatched", "Effect", "EffectDispatcher", "EffectFailed"]
@@ -32,9 +32,10 @@ class EffectFailed:
 
 
 class EffectDispatcher(Protocol):
-    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | TooLarge | Unavailable]:
-        """Deliver the effect, unless one with its key was delivered.
+    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | Unavailable]:
+        """Deliver the effect, unless one with its key was delivered; while that is under way it is waited for.
 
-        A process that ends between delivery and its record delivers again: the receiver is given the key to tell.
+        A process that ends between delivery and its record delivers again: the receiver is given the key to tell. So
+        does whoever dispatches again after `Unavailable` with `applied="unknown"`; with "no" nothing was sent.
         """
         ...

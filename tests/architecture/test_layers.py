@@ -46,6 +46,7 @@ from stepwell.layers import (
     app,
     artifacts,
     clock,
+    effect_dispatcher,
     engine,
     ids,
     ledger,
@@ -56,6 +57,7 @@ from stepwell.layers import (
     wake_bus,
 )
 from stepwell.services.artifacts import Artifacts
+from stepwell.services.effect_dispatcher import Effect, EffectDispatcher
 from stepwell.services.ledger import News
 from stepwell.services.step_sandbox import StepSandbox
 
@@ -76,11 +78,14 @@ SERVICES = {
     "wake_bus": WakeBus,
 }
 
+OF_THE_USER = {"effect_dispatcher": EffectDispatcher}
+"""Services that no application gives by itself: how an effect is delivered only its user knows."""
+
 NO_LAYERS = {"driver": "Driver"}
 """Protocols that nobody composes: the engine hands one of its own to each run."""
 
 
-MODULES = (artifacts, clock, engine, ids, ledger, revisions, step_sandbox, store, waiters, wake_bus)
+MODULES = (artifacts, clock, effect_dispatcher, engine, ids, ledger, revisions, step_sandbox, store, waiters, wake_bus)
 
 
 # --- what the architecture says of them -----------------------------------------
@@ -106,7 +111,7 @@ def test_the_table_of_layers_says_what_each_needs() -> None:
     told = told_needs()
     assert told.pop("app") == set()
     assert told == {module.__name__.rpartition(".")[2]: typed_needs(module) for module in MODULES}
-    assert told.keys() == SERVICES.keys()
+    assert told.keys() == {**SERVICES, **OF_THE_USER}.keys()
 
 
 # --- modules ------------------------------------------------------------------
@@ -126,7 +131,8 @@ def services() -> dict[str, str]:
 
 
 def test_these_are_the_services() -> None:
-    assert services() == {noun: service.__name__ for noun, service in SERVICES.items()} | NO_LAYERS
+    composed = {**SERVICES, **OF_THE_USER}
+    assert services() == {noun: service.__name__ for noun, service in composed.items()} | NO_LAYERS
     assert set(get_args(Services)) == set(SERVICES.values())
 
 
@@ -134,7 +140,7 @@ def module_of(noun: str) -> Source:
     return next(source for source in sources() if source.name == f"stepwell.layers.{noun}")
 
 
-@pytest.mark.parametrize("noun", [*SERVICES, "app"])
+@pytest.mark.parametrize("noun", [*SERVICES, *OF_THE_USER, "app"])
 def test_a_module_ends_with_its_layers(noun: str) -> None:
     """`layer`, further hosts as `layer_<host>`, `layer_test`, `layer_noop`, in this order, and nothing after them."""
     functions = [node.name for node in module_of(noun).tree.body if isinstance(node, ast.FunctionDef)]
@@ -292,6 +298,11 @@ async def test_absent_waiters_are_unavailable_in_every_call() -> None:
 async def test_absent_artifacts_are_unavailable_in_every_call() -> None:
     assert ARTIFACTS_CALLS.keys() == calls_of(Artifacts)
     await answers(artifacts.layer_noop(), Artifacts, ARTIFACTS_CALLS)
+
+
+async def test_an_absent_effect_dispatcher_is_unavailable() -> None:
+    assert calls_of(EffectDispatcher) == {"dispatch"}
+    await answers(effect_dispatcher.layer_noop(), EffectDispatcher, {"dispatch": lambda e: e.dispatch(Effect("key"))})
 
 
 async def test_an_absent_sandbox_is_an_unsupported_boundary() -> None:
