@@ -53,7 +53,7 @@ class Order:
     @property
     def wall_ms(self) -> int:
         own = self.command.timeout_s
-        return self.limits.wall if own is None else min(self.limits.wall, max(round(own * 1000), 1))
+        return max(1, self.limits.wall if own is None else min(self.limits.wall, round(own * 1000)))
 
     @property
     def bytes(self) -> int:

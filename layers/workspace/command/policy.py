@@ -145,7 +145,9 @@ class Policy:
         words = [*ISOLATED, *([] if self.network else ["--unshare-net"])]
         for name, value in {**VARIABLES, **command.env}.items():
             words += ["--setenv", name, value]
-        words += ["--ro-bind", f"{at}/root", "/", "--dev-bind", f"{at}/dev", "/dev", "--proc", "/proc"]
+        words += ["--ro-bind", f"{at}/root", "/", "--dev-bind", f"{at}/dev", "/dev"]
+        # Root's own commands are no root, but own the kernel's settings all the same: they are to be read only.
+        words += ["--proc", "/proc", "--remount-ro", "/proc"]
         for folder, place in WRITABLE.items():
             words += ["--bind", f"{at}/{folder}", place]
         for place in view.late:

@@ -63,6 +63,10 @@ class Bait:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take it all away."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.sendto(b"", self._udp.getsockname())  # the end of the echo
         self._echo.join()

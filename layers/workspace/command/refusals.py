@@ -24,10 +24,12 @@ SWITCHES: Final = (
 
 IN_CONTAINER: Final = "in a container, allow it to make user namespaces (e.g. --security-opt seccomp=unconfined)"
 
+IN_NAMESPACES: Final = ("user_namespaces", "private_tmpfs")
+"""What a user namespace is needed for; some kernels let one be made and then allow nothing in it."""
+
 REMEDIES: Final = {
     "bubblewrap": INSTALL,
     "machine": "there are tables for x86_64 and aarch64 only",
-    "private_tmpfs": IN_CONTAINER,
     "seccomp": "a Linux kernel of 5.5 or later with seccomp filters and their listeners is needed",
     "launcher": "give a Python interpreter that this user may execute",
 }
@@ -45,7 +47,7 @@ def refusal(probe: str, reason: str) -> CommandRefused:
 
 
 def _remedy(probe: str) -> str:
-    if probe != "user_namespaces":
+    if probe not in IN_NAMESPACES:
         return REMEDIES.get(probe, INSTALL)
     remedies = [remedy for path, value, remedy in SWITCHES if _read(path) == value]
     return " and ".join(remedies) if remedies else IN_CONTAINER

@@ -113,19 +113,24 @@ class CommandRunner:
         version = await to_its_end(asyncio.to_thread(_version, bwrap))
         if isinstance(version, CommandRefused):
             return version
-        with Bait() as bait:
-            view = self._policy.view(Command((self._python,)))
-            order = Order(bwrap, self._policy, bait.seed(), DECLARATION, bait.command(self._python, view), LIMITS)
-            outcome = await self._execute(order)
-            if isinstance(outcome, Success):
-                result = outcome.unwrap()
-                result.close()
-                return judge(result, bait.secret, version, self._policy.digest, self._policy.network)
+        bait = await to_its_end(asyncio.to_thread(Bait))
+        try:
+            outcome = await self._execute(self._self_test(bwrap, bait))
+        finally:
+            await to_its_end(asyncio.to_thread(bait.close))
+        if isinstance(outcome, Success):
+            result = outcome.unwrap()
+            result.close()
+            return judge(result, bait.secret, version, self._policy.digest, self._policy.network)
         match outcome.failure():
             case CommandRefused() as refused:
                 return refused
             case failure:
                 return refusal("self-test", f"the self-test did not end: {failure}")
+
+    def _self_test(self, bwrap: str, bait: Bait) -> Order:
+        view = self._policy.view(Command((self._python,)))
+        return Order(bwrap, self._policy, bait.seed(), DECLARATION, bait.command(self._python, view), LIMITS)
 
     async def _execute(self, order: Order) -> Outcome[CommandResult, RunFailure]:
         if self._is_closed:

@@ -36,7 +36,8 @@ def fill(directory: int, seed: Seed, declaration: Declaration, is_wanted: Callab
     """Make all files, links and directories of a seed; files can be written where the declaration says so."""
     made = sorted(folders(seed, declaration), key=path_order)
     for path in made:
-        os.mkdir(path, 0o755, dir_fd=directory)
+        os.mkdir(path, dir_fd=directory)
+        os.chmod(path, 0o755, dir_fd=directory)  # whatever our own umask is
     for path, node in seed.tree.items():
         if not is_wanted():
             raise Stopped
@@ -57,7 +58,7 @@ def _copy(directory: int, path: str, mode: int, contents: Contents) -> None:
         with contents.open(path) as source:
             for piece in iter(lambda: source.read(PIECE), b""):
                 _write_whole(made, piece)
-        os.fchmod(made, mode)  # whatever our own umask is
+        os.fchmod(made, mode)
         os.utime(made, ns=TIMES)
     finally:
         os.close(made)

@@ -125,7 +125,8 @@ class Keeper:
             self._watch()
         finally:
             self._kill()
-            self._reap()
+            if self._watched:
+                self._reap()
         if not self._nobody_waits:
             self._report()
 
@@ -237,7 +238,6 @@ class Keeper:
         except OSError:  # its task was killed meanwhile
             looks = []
         if self._listener.go_on(notification):
-            self._tally.calls += 1
             self._tally.note(looks)
 
     def _begin(self, task: int) -> None:
@@ -310,7 +310,6 @@ class Keeper:
             "exceeded": self._exceeded,
             "full": self._full,
             "complete": self._tally.complete,
-            "calls": self._tally.calls,
             "dropped": outputs,
         }
         files = [self._tally.written(), *(output.finished() for output in self._outputs.values())]

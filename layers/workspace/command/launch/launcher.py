@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import traceback
+from typing import Final
 
 from .frames import receive_descriptors
 from .keeper import keep
@@ -14,9 +15,14 @@ from .keeper import keep
 __all__ = ["main"]
 
 
+UMASK: Final = 0o022
+"""Whatever the program's own is: what a command sees is not to depend on it."""
+
+
 def main(descriptor: int) -> None:
     """Serve until the other end is closed: every message is one byte, and the socket of one command."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
+    os.umask(UMASK)
     parent_process = os.pidfd_open(os.getppid())
     with socket.socket(fileno=descriptor) as control:
         while True:

@@ -55,6 +55,7 @@ def _probes(told: Mapping[str, str]) -> dict[str, Callable[[], object]]:
         "read through a planted link": lambda: _read("evil"),
         "write to the host": lambda: _write(told["escape"]),
         "write to the system": lambda: _writable(told["system"].split(":")),
+        "write to the kernel's settings": lambda: os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)),
         "list a directory of the host": lambda: os.listdir(os.path.dirname(told["secret"])),
         "TCP to the host": lambda: socket.create_connection(("127.0.0.1", int(told["tcp"])), 1).close(),
         "UDP to the host": lambda: _udp(int(told["udp"])),

@@ -23,8 +23,6 @@ class Tally:
         self._limit = limit
         self._counts: dict[Look, int] = {}
         self.complete = True
-        self.calls = 0
-        """How many calls were told of."""
 
     def note(self, looks: Sequence[Look]) -> None:
         for look in looks:

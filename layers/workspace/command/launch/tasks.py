@@ -13,6 +13,9 @@ SHARED: Final = re.compile(rb"RssShmem:\s*(\d+) kB")
 
 KIB: Final = 1024
 
+FIRST: Final = "1"
+"""Bubblewrap's own process, which waits for the others."""
+
 
 @final
 class Tasks:
@@ -45,7 +48,7 @@ class Tasks:
 
     def _numbers(self) -> list[str]:
         try:
-            numbers = [name for name in os.listdir(self._proc) if name.isdigit()]
+            numbers = [name for name in os.listdir(self._proc) if name.isdigit() and name != FIRST]
         except OSError:
             numbers = []  # they are all dead
         self.processes = len(numbers)

@@ -274,3 +274,26 @@ async def test_the_toolchain_cannot_be_changed(runner: CommandRunner, tmp_path: 
     result = await result_of(runner, Command((str(program),)))
     assert result.output.stdout.count(b"Read-only file system") == 4
     result.close()
+
+
+async def test_nothing_can_be_written_but_what_belongs_to_the_command(runner: CommandRunner) -> None:
+    """A command of root's own is no root, and yet the kernel lets it write whatever belongs to root: a settings file
+    of /proc/sys is as good as the host itself."""
+    code = (
+        "import os\n"
+        "def writable(path):\n"
+        "    try: os.close(os.open(path, os.O_WRONLY))\n"
+        "    except OSError: return False\n"
+        "    return True\n"
+        "for base, folders, names in os.walk('/'):\n"
+        "    folders[:] = [it for it in folders if not (base == '/proc' and it.isdigit())]\n"
+        "    found = [os.path.join(base, it) for it in names if not os.path.islink(os.path.join(base, it))]\n"
+        "    for path in found:\n"
+        "        if os.access(path, os.W_OK) or (base.startswith('/proc') and writable(path)): print(path)\n"
+        "    if os.access(base, os.W_OK): print(base)\n"
+    )
+    result = await result_of(runner, Command((PYTHON, "-I", "-S", "-c", code)))
+    devices = {f"/dev/{name}" for name in ("full", "null", "random", "tty", "urandom", "zero", "pts/ptmx")}
+    places = {WORKSPACE, HOME, "/tmp", "/dev", "/dev/pts", "/dev/shm"}
+    assert set(result.output.stdout.decode().split()) <= devices | places
+    result.close()

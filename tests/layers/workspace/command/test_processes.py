@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from pathlib import Path
 
 from stepwell.core.command import Command
 from stepwell.core.node import FileNode, digest_of
@@ -17,6 +16,7 @@ from .world import (
     command_of,
     declared,
     files,
+    is_alive,
     needs_bwrap,
     parent_of,
     processes_with,
@@ -104,11 +104,3 @@ def inside(marked: str) -> list[int]:
 def children_of(process: int) -> list[int]:
     found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [each for each in found if is_alive(each) and parent_of(each) == process]
-
-
-def is_alive(process: int) -> bool:
-    """Whether it runs; one that has ended and was not waited for does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -23,6 +23,7 @@ from .world import (
     declared,
     failure_of,
     files,
+    is_alive,
     needs_bwrap,
     parent_of,
     processes_with,
@@ -33,6 +34,8 @@ from .world import (
 )
 
 pytestmark = needs_bwrap
+
+OUT = declared((), ("out/r",))
 
 
 async def test_a_command_reads_its_seed_and_leaves_its_outputs(runner: CommandRunner) -> None:
@@ -206,6 +209,54 @@ async def test_a_command_is_lost_when_its_watch_is_killed_and_the_next_one_is_no
     result = await result_of(runner, sh("echo again"))
     assert result.output.stdout == b"again\n"
     result.close()
+
+
+async def test_a_launcher_that_was_killed_is_started_again() -> None:
+    own = CommandRunner(python=PYTHON)
+    result = await result_of(own, sh("true"))
+    result.close()
+    launchers = [process for process in processes_with("launch.launcher") if parent_of(process) == os.getpid()]
+    newest = max(launchers)
+    os.kill(newest, signal.SIGKILL)
+    await until(lambda: not is_alive(newest))
+    result = await result_of(own, sh("echo again"))
+    assert result.output.stdout == b"again\n"
+    result.close()
+    await own.close()
+
+
+async def test_what_a_command_sees_does_not_depend_on_our_umask(runner: CommandRunner) -> None:
+    seed = files({"d/in.txt": "x"})
+    modes: list[bytes] = []
+    for mask in (0o022, 0o077):
+        before = os.umask(mask)
+        try:
+            own = CommandRunner(python=PYTHON)
+            result = await result_of(
+                own, sh("umask; stat -c '%n %a' / /etc /etc/passwd /tmp . d d/in.txt out"), seed, OUT
+            )
+            modes.append(result.output.stdout)
+            result.close()
+            await own.close()
+        finally:
+            os.umask(before)
+    assert modes[0] == modes[1]
+
+
+async def test_f_02_a_thousand_files_cost_little_more_than_ten(runner: CommandRunner) -> None:
+    """Generous, for machines that are busy: a mount for each file would cost more than a second."""
+    loop = asyncio.get_running_loop()
+
+    async def cost(count: int) -> float:
+        seed = files({f"d/f{number}": "x" * 4096 for number in range(count)})
+        began = loop.time()
+        result = await result_of(runner, sh("true"), seed)
+        took = loop.time() - began
+        result.close()
+        return took
+
+    few, many = [min([await cost(count) for _ in range(3)]) for count in (10, 1_000)]
+    assert many - few < 0.5
 
 
 async def test_a_runner_that_is_closed_executes_nothing_and_loses_what_it_executes() -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "declared",
     "failure_of",
     "files",
+    "is_alive",
     "must_be_root",
     "needs_bwrap",
     "parent_of",
@@ -106,6 +107,14 @@ def command_of(process: int) -> bytes:
 
 def parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def is_alive(process: int) -> bool:
+    """Whether it runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 async def result_of(
