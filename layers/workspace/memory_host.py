@@ -102,6 +102,10 @@ class MemoryFiles(Mapping[str, bytes]):
         """Whether the way to a path leads through a link."""
         return any(isinstance(self._tree.node(directory), LinkNode) for directory in ancestors(path))
 
+    def below(self, directory: str) -> list[str]:
+        """All that lies in a directory, deepest first."""
+        return self._tree.below(directory)
+
     def prune(self, directory: str) -> None:
         """Remove a directory if nothing is in it."""
         if self._tree.node(directory) == _DIR and not self._tree.names(directory):
@@ -236,6 +240,7 @@ class _MemoryCopyBack:
         self._reads = reads
         self._changes = changes
         self._trees = trees
+        self._gone = {change.path for change in changes if change.after is None or isinstance(change.after, DirNode)}
         self._staged: dict[str, bytes] = {}
 
     def stage(self, path: str) -> _MemoryWriter:
@@ -254,6 +259,7 @@ class _MemoryCopyBack:
                     self._files.remove(change.path)
             for change in self._changes:
                 if change.after is not None:
+                    self._make_room(change)
                     self._files.put(change.path, change.after, self._staged.get(change.path))
             self._prune()
         return Success(CopiedBack())
@@ -268,12 +274,26 @@ class _MemoryCopyBack:
 
     def _is_as_it_was(self, change: NodeChange) -> bool:
         there = self._files.node(change.path)
-        gone = {other.path for other in self._changes if other.after is None or isinstance(other.after, DirNode)}
         if any(
-            not isinstance(self._files.node(way), DirNode | None) for way in ancestors(change.path) if way not in gone
+            not isinstance(self._files.node(way), DirNode | None)
+            for way in ancestors(change.path)
+            if way not in self._gone
         ):
             return False
-        return there == change.before or (change.before is None and there == change.after == _DIR)
+        if change.before is None and change.after is not None and there == _DIR:
+            return change.after == _DIR or self._is_emptied(change.path)
+        return there == change.before
+
+    def _is_emptied(self, directory: str) -> bool:
+        """Whether these changes remove all that is in a directory."""
+        inside = self._files.below(directory)
+        return bool(inside) and all(path in self._gone for path in inside if self._files.node(path) != _DIR)
+
+    def _make_room(self, change: NodeChange) -> None:
+        """Remove the directory that is in the way of a file or a link."""
+        if change.after != _DIR and self._files.node(change.path) == _DIR:
+            for path in (*self._files.below(change.path), change.path):
+                self._files.remove(path)
 
     def _prune(self) -> None:
         """Remove the directories within trees that this left empty, and that are not to be there empty."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import BinaryIO, Literal, Self, TypeVar, final, overload
 
@@ -26,6 +26,7 @@ from ...core.step_sandbox import (
 )
 from ...core.tree import NodeChange
 from ...core.verdict import Found, Judged, judge
+from ...core.workspace_limits import WorkspaceLimits
 from ...core.workspace_path import PathProblem
 from ...services.artifacts import ArtifactCorruption, ArtifactMissing, Artifacts, InvalidDigest
 from ...services.step_sandbox import Workspace
@@ -49,6 +50,7 @@ class _Kept:
     changes: tuple[NodeChange, ...]
     trees: tuple[str, ...]
     reads: Reads
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     written: bool = False
 
 
@@ -141,18 +143,14 @@ class Transaction:
         self, verdict: Judged, left: Left
     ) -> Outcome[tuple[FileChange, ...], LimitExceeded | WorkspaceError]:
         """The changes with the bytes of small files in them; those of large ones become artifacts."""
-        limits, room = self._options.limits, self._options.limits.inline_total
+        kept = await asyncio.to_thread(_small, verdict.changes, left.open, self._options.limits)
         changes: list[FileChange] = []
         for change in verdict.changes:
-            after, data = change.after, None
-            if isinstance(after, FileNode):
-                if after.size <= min(limits.inline_bytes, room):
-                    room -= after.size
-                    data = await asyncio.to_thread(_read, left.open, change.path)
-                else:
-                    problem = await self._put(left.open, change.path)
-                    if problem is not None:
-                        return Failure(problem)
+            after, data = change.after, kept.get(change.path)
+            if isinstance(after, FileNode) and data is None:
+                problem = await self._put(left.open, change.path)
+                if problem is not None:
+                    return Failure(problem)
             changes.append(FileChange(change.path, _kind(change), change.before, after, data))
         return Success(tuple(changes))
 
@@ -178,57 +176,54 @@ class Transaction:
         if kept is None:
             message = "this result was not given by execute of this transaction; execute the step here first"
             return Failure(WorkspaceError("unknown_result", message))
-        if kept.written or not kept.changes:
-            return Success(Materialized(()))
-        kept.written = True  # nobody else begins to write it meanwhile
-        try:
-            written = await self._copy_back(kept)
-        except BaseException:
-            kept.written = False
-            raise
-        kept.written = isinstance(written, Success)
-        return written
+        async with kept.writing:
+            if kept.written or not kept.changes:
+                return Success(Materialized(()))
+            return await self._copy_back(kept)
 
     async def _copy_back(self, kept: _Kept) -> Outcome[Materialized, MaterializationConflict | WorkspaceError]:
         copy_back = await in_thread(
             lambda: self._host.copy_back(kept.changes, trees=kept.trees, reads=kept.reads),
             drop=lambda begun: begun.discard(),
         )
+
+        def commit() -> Outcome[object, MaterializationConflict | WorkspaceError]:
+            committed = copy_back.commit()
+            kept.written = isinstance(committed, Success)  # also if nobody waits for the answer any more
+            return committed
+
         try:
+            await to_its_end(asyncio.to_thread(_stage_small, copy_back, kept.accepted.changes))
             for change in kept.accepted.changes:
-                problem = await self._stage(copy_back, change)
-                if problem is not None:
-                    return Failure(problem)
-            committed = await to_its_end(asyncio.to_thread(copy_back.commit))
+                if isinstance(change.after, FileNode) and change.data is None:
+                    problem = await self._stage(copy_back, change.path, change.after.digest)
+                    if problem is not None:
+                        return Failure(problem)
+            committed = await to_its_end(asyncio.to_thread(commit))
         finally:
             await to_its_end(asyncio.to_thread(copy_back.discard))
         if isinstance(committed, Failure):
             return committed
         return Success(Materialized(kept.accepted.changes))
 
-    async def _stage(self, copy_back: CopyBack, change: FileChange) -> WorkspaceError | None:
-        """Bring the bytes of one file beside the host's own."""
-        if not isinstance(change.after, FileNode):
-            return None
-        writer = copy_back.stage(change.path)
+    async def _stage(self, copy_back: CopyBack, path: str, digest: str) -> WorkspaceError | None:
+        """Bring the bytes of a large file beside the host's own."""
+        writer = copy_back.stage(path)
         try:
-            if change.data is not None:
-                await to_its_end(asyncio.to_thread(writer.write, change.data))
-                return None
-            copied = await self._artifacts.copy(change.after.digest, writer.write)
+            copied = await self._artifacts.copy(digest, writer.write)
         finally:
             writer.close()
         if isinstance(copied, Success):
             return None
         match copied.failure():
             case Unavailable(reason):
-                return WorkspaceError("host_unavailable", f"the bytes of {change.path} cannot be read: {reason}")
-            case ArtifactMissing(digest) | InvalidDigest(digest):
-                message = f"the bytes of {change.path} are not there any more: artifact {digest}"
-                return WorkspaceError("not_found", f"{message}; execute the step again")
-            case ArtifactCorruption(digest):
-                message = f"the bytes of {change.path} are damaged: artifact {digest}"
-                return WorkspaceError("artifact_corruption", f"{message}; execute the step again")
+                return WorkspaceError("host_unavailable", f"the bytes of {path} cannot be read: {reason}")
+            case ArtifactMissing() | InvalidDigest():
+                message = f"the bytes of {path} are not there any more: artifact {digest}; execute the step again"
+                return WorkspaceError("not_found", message)
+            case ArtifactCorruption():
+                message = f"the bytes of {path} are damaged: artifact {digest}; execute the step again"
+                return WorkspaceError("artifact_corruption", message)
 
 
 _CLOSED = WorkspaceError("closed", "the transaction has been closed; open another one")
@@ -253,9 +248,24 @@ def _kind(change: NodeChange) -> Literal["create", "modify", "remove"]:
     return "create" if change.before is None else "modify"
 
 
-def _read(open_: Callable[[str], BinaryIO], path: str) -> bytes:
-    with open_(path) as source:
-        return source.read()
+def _stage_small(copy_back: CopyBack, made: Iterable[FileChange]) -> None:
+    for change in made:
+        if change.data is not None:
+            writer = copy_back.stage(change.path)
+            writer.write(change.data)
+            writer.close()
+
+
+def _small(made: Iterable[NodeChange], open_: Callable[[str], BinaryIO], limits: WorkspaceLimits) -> dict[str, bytes]:
+    """The bytes of the files that are small enough to be kept in a result, by path."""
+    kept: dict[str, bytes] = {}
+    room = limits.inline_total
+    for change in made:
+        if isinstance(change.after, FileNode) and change.after.size <= min(limits.inline_bytes, room):
+            room -= change.after.size
+            with open_(change.path) as source:
+                kept[change.path] = source.read()
+    return kept
 
 
 def _close_seed(seeded: Outcome[Seed, LimitExceeded | WorkspaceError]) -> None:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from stepwell import build, get
 from stepwell.core.boundary import Boundary
-from stepwell.core.node import DirNode, FileNode, LinkNode, digest_of
+from stepwell.core.node import DirNode, FileNode, LinkNode, Node, digest_of
 from stepwell.core.outcome import Outcome
 from stepwell.core.workspace_limits import LIMITS, WorkspaceLimits
 from stepwell.layers import artifacts, clock, step_sandbox
@@ -67,7 +67,12 @@ class World(ABC):
     @abstractmethod
     def link_target(self, path: str) -> str | None: ...
     @abstractmethod
-    def snapshot(self) -> Snapshot: ...
+    def nodes(self) -> dict[str, Node]:
+        """Every file, link and directory of the host; in memory only those directories that hold nothing."""
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """The nodes, and of the files of a folder also what tells whether they were written anew."""
 
     async def open(self) -> WorkspaceTransaction:
         return (await self.sandbox.open()).unwrap()
@@ -126,8 +131,11 @@ class MemoryWorld(World):
         node = self.files.node(path)
         return node.target if isinstance(node, LinkNode) else None
 
-    def snapshot(self) -> Snapshot:
+    def nodes(self) -> dict[str, Node]:
         return dict(self.files.tree())
+
+    def snapshot(self) -> Snapshot:
+        return dict(self.nodes())
 
 
 class FolderWorld(World):
@@ -163,22 +171,28 @@ class FolderWorld(World):
         place = self.root / path
         return os.readlink(place) if place.is_symlink() else None
 
+    def nodes(self) -> dict[str, Node]:
+        return {path: _node_at(place) for path, place in self._places()}
+
     def snapshot(self) -> Snapshot:
         found: Snapshot = {}
-        for place in sorted(self.root.rglob("*")):
-            path = str(place.relative_to(self.root))
-            if path.split("/")[0] == ".stepwell":
-                continue
-            status = place.lstat()
-            if place.is_symlink():
-                found[path] = LinkNode(os.readlink(place))
-            elif place.is_dir():
-                found[path] = DirNode()
-            else:
-                data = place.read_bytes()
-                node = FileNode(digest_of(data), len(data), bool(status.st_mode & stat.S_IXUSR))
-                found[path] = (node, status.st_ino, status.st_mtime_ns)
+        for path, place in self._places():
+            status, node = place.lstat(), _node_at(place)
+            found[path] = (node, status.st_ino, status.st_mtime_ns) if isinstance(node, FileNode) else node
         return found
+
+    def _places(self) -> list[tuple[str, Path]]:
+        places = [(str(place.relative_to(self.root)), place) for place in sorted(self.root.rglob("*"))]
+        return [(path, place) for path, place in places if path.split("/")[0] != ".stepwell"]
+
+
+def _node_at(place: Path) -> Node:
+    if place.is_symlink():
+        return LinkNode(os.readlink(place))
+    if place.is_dir():
+        return DirNode()
+    data = place.read_bytes()
+    return FileNode(digest_of(data), len(data), bool(place.stat().st_mode & stat.S_IXUSR))
 
 
 @asynccontextmanager

@@ -1,4 +1,8 @@
-"""The same operations give the same observations, changes and identities in memory and over a folder."""
+"""The same operations give the same observations, changes and identities in memory and over a folder.
+
+Whether the changes can come to the host is the same too; which refusal it is, where several things stand in the way, is
+not compared.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from hypothesis import strategies as st
 
 from stepwell import Success
 from stepwell.core.boundary import Boundary
-from stepwell.core.node import DirNode
+from stepwell.core.node import DirNode, Node
 from stepwell.services.step_sandbox import Workspace, WorkspaceRefusal
 
 from .sandbox_world import Host, World, open_world
@@ -110,10 +114,9 @@ def append(workspace: Workspace, path: str, text: str) -> None:
         _ = handle.write(text.encode())
 
 
-def nodes_of(world: World) -> dict[str, object]:
+def nodes_of(world: World) -> dict[str, Node]:
     """Every file and link of a host, without what only a folder has."""
-    nodes = {path: seen[0] if isinstance(seen, tuple) else seen for path, seen in world.snapshot().items()}
-    return {path: node for path, node in nodes.items() if node != DirNode()}
+    return {path: node for path, node in world.nodes().items() if node != DirNode()}
 
 
 async def outcome_of(host: Host, program: Program) -> list[object]:
@@ -131,7 +134,7 @@ async def outcome_of(host: Host, program: Program) -> list[object]:
                 before = nodes_of(world)
                 written = await transaction.materialize(accepted)
                 seen = None if accepted.record is None else accepted.record.observed
-                return [accepted, seen, repr(written), before, nodes_of(world)]
+                return [accepted, seen, isinstance(written, Success), before, nodes_of(world)]
     finally:
         shutil.rmtree(folder)
 
