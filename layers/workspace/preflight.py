@@ -90,9 +90,10 @@ class _Preflight:
                     self._check_file(change, at, name)
         except FileNotFoundError:
             return change.before is None
-        except NotADirectoryError:
-            return change.before is None and any(above in self._files_removed for above in ancestors(change.path))
         except OSError as error:
+            gives_way = any(above in self._files_removed for above in ancestors(change.path))
+            if error.errno == errno.ENOTDIR or (error.errno == errno.ELOOP and gives_way):
+                return change.before is None and gives_way
             raise Refused(refusal_of(error, f"{shown(change.path)} cannot be written")) from error
         return seen in self._expected(change)
 
@@ -139,7 +140,7 @@ class _Preflight:
             node = self._directory_at(path)
             if node is None:
                 yield path
-            elif not isinstance(node, DirNode) and path not in self._files_removed:
+            elif not isinstance(node, DirNode):
                 moved.update(it.path for it in self._changes if it.path == path or is_beneath(it.path, path))
 
     def _directory_at(self, path: str) -> Seen:

@@ -22,6 +22,9 @@ from stepwell.layers.workspace.host import CopiedBack, Seed, Writer
 
 STATE = ".stepwell"
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""A folder in memory, where the machine has one that may be written; otherwise where temporary files go."""
+
 
 @dataclass(frozen=True)
 class Text:

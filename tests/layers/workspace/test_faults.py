@@ -7,18 +7,22 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from stepwell.core.copy_back import CopyBackDecision, Recovered
 from stepwell.core.copy_back_manifest import Manifest, decode_manifest, encode_manifest
-from stepwell.core.node import DirNode, digest_of
+from stepwell.core.node import DirNode, LinkNode, digest_of
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.step_sandbox import WorkspaceError
+from stepwell.core.workspace_path import ancestors
 from stepwell.layers.workspace.calls import SystemCalls
 from stepwell.layers.workspace.file_host import FileHost
 from stepwell.layers.workspace.points import CopyBackPoint
@@ -26,9 +30,11 @@ from stepwell.layers.workspace.site import HostOptions
 
 from .folders import (
     BASE,
+    MEMORY,
     Copied,
     Folder,
     Text,
+    Thing,
     changes_of,
     copy_back,
     open_descriptors,
@@ -110,6 +116,55 @@ def test_n_03_an_error_of_any_call_leaves_all_or_nothing(memory: Path, code: int
         return
     assert {"openat2", "open", "read", "write", "fsync", "EXCHANGE", "NOREPLACE", "renameat", "unlinkat"} <= failed
     assert {"mkdirat", "rmdir", "flock", "fstat", "fchmod", "getdents", "symlinkat", "ioctl"} <= failed
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map("/".join)
+THINGS: st.SearchStrategy[Thing] = st.one_of(
+    st.builds(Text, st.sampled_from(["1", "2"]), st.booleans()),
+    st.builds(LinkNode, st.sampled_from(["x", "y"])),
+    st.just(DirNode()),
+)
+
+
+def possible(folder: Folder) -> Folder:
+    """The part of a folder that can be: nothing is below a file or link, and a directory is named if it is empty."""
+    kept: dict[str, Thing] = {}
+    for path, thing in sorted(folder.items()):
+        if all(isinstance(kept.get(above, DirNode()), DirNode) for above in ancestors(path)):
+            kept[path] = thing
+    full = {above for path in kept for above in ancestors(path)}
+    return {path: thing for path, thing in kept.items() if path not in full}
+
+
+FOLDERS = st.dictionaries(NAMES, THINGS, max_size=6).map(possible)
+
+
+@given(FOLDERS, FOLDERS, st.integers(0, 200))
+@example({"a": Text("1")}, {"a/b": Text("1")}, 0)
+@example({"a/b/c": Text("1")}, {"a": LinkNode("x")}, 60)
+@example({"a": LinkNode("x")}, {"a/a": DirNode()}, 0)
+@example({"a": LinkNode("x")}, {"a/a/a": Text("1")}, 40)
+def test_any_folder_becomes_any_other_or_stays_whatever_fails(before: Folder, after: Folder, number: int) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+        root = Path(place)
+        write_folder(root, before)
+        faults = Faults(number, errno.EIO)
+        descriptors = open_descriptors()
+        with opened(root, HostOptions(calls=SystemCalls(faults))) as host:
+            faults.is_on = True
+            outcome = copy_back(host, before, after, trees=("",))
+            faults.is_on = False
+        assert open_descriptors() == descriptors
+        with opened(root):
+            found = read_folder(root)
+        assert unfinished(root) == []
+        if isinstance(outcome, Success):
+            assert found == after
+        elif error_of(outcome).code == "unknown_result":
+            assert found in (before, after)
+        else:
+            assert found == before
+        assert number > 0 or isinstance(outcome, Success)
 
 
 def test_n_03_an_error_while_a_folder_is_opened_is_its_answer(root: Path) -> None:
