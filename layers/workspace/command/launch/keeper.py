@@ -104,7 +104,8 @@ class Keeper:
         """Execute the command to its end, and report."""
         adopt_orphans()
         # While bubblewrap sets up, each of its calls is told of, which costs a third if nobody has to change processor.
-        os.sched_setaffinity(0, {processor()})
+        with suppress(OSError):
+            os.sched_setaffinity(0, {processor()})
         argv = texts_of(self._order, "argv")
         standard = [stdin, *(output.writing for output in self._outputs.values())]
         child = start(self._machine, str(self._order["bwrap"]), argv, standard, self._number("file_bytes"))

@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import final
+from typing import Final, final
 
 from .looks import Look
 
 __all__ = ["Tally"]
 
 
+BYTES: Final = 64 << 20
+
+
 @final
 class Tally:
-    """Keeps looks in the order of the first of each kind, up to a limit; those of `shown` places are not kept."""
+    """Keeps looks in the order of the first of each kind, up to a limit; those of `shown` places are not kept.
+
+    There is a limit on their bytes too: a path has up to 4 KiB, and what it is kept in is memory of the host.
+    """
 
     def __init__(self, shown: Sequence[str], limit: int) -> None:
         places = [place.rstrip("/") for place in shown]
         self._shown = tuple(f"{place}/" for place in places)
         self._above = frozenset(above for place in places for above in _above(place))
         self._limit = limit
+        self._room = BYTES
         self._counts: dict[Look, int] = {}
         self.complete = True
 
@@ -30,8 +37,9 @@ class Tally:
                 continue
             if look in self._counts:
                 self._counts[look] += 1
-            elif len(self._counts) < self._limit:
+            elif len(self._counts) < self._limit and len(look.path) <= self._room:
                 self._counts[look] = 1
+                self._room -= len(look.path)
             else:
                 self.complete = False
 

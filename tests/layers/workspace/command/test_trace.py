@@ -227,3 +227,11 @@ async def test_f_04_a_look_costs_little_more_than_being_told_of_it(runner: Comma
     assert many < 3 * few
     assert min(few, many) < 300e-6
     result.close()
+
+
+async def test_a_trace_of_long_paths_ends_before_it_is_too_large(runner: CommandRunner) -> None:
+    code = "import os\nlong = '/'.join(['d' * 250] * 15)\nfor i in range(20_000): os.path.lexists(f'{i}/{long}')"
+    result = await result_of(runner, Command((PYTHON, "-I", "-S", "-c", code)))
+    assert not result.complete
+    assert 60 << 20 < sum(len(lookup.path) for lookup in result.lookups) <= 64 << 20
+    result.close()
