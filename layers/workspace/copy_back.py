@@ -10,9 +10,7 @@ What a reader sees is atomic for each path, not across paths.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias, final
@@ -23,7 +21,6 @@ from ...core.node import FileNode, LinkNode
 from ...core.outcome import Failure, Outcome, Success
 from ...core.step_sandbox import MaterializationConflict, WorkspaceError
 from ...core.tree import NodeChange, bundle_identity
-from ...core.workspace_path import shown
 from .ending import Ended, clean_up, discard, roll_forward, take_back
 from .folder import TransactionFolder
 from .host import CopiedBack, Writer
@@ -33,6 +30,7 @@ from .points import CopyBackPoint
 from .preflight import Passed, check_paths, preflight
 from .recovery import recover
 from .site import Refused, Site, refusal_of
+from .staged_file import StagedFile
 
 __all__ = ["FileCopyBack"]
 
@@ -68,7 +66,7 @@ class FileCopyBack:
         self._ops = plan(changes, trees)
         self._problem: WorkspaceError | None = check_paths(changes)
         self._folder: TransactionFolder | None = None
-        self._writer: _StagedFile | None = None
+        self._writer: StagedFile | None = None
         self._unstaged = {op.path: op for op in self._ops if _is_new_file(op)}
         self._has_ended = False
 
@@ -81,7 +79,7 @@ class FileCopyBack:
         op = self._unstaged.pop(path, None)
         if op is None:
             raise ValueError(f"{path} is no file of this copy-back, or was staged before")
-        self._writer = _StagedFile(self._site, op, self._begun(), self._fail)
+        self._writer = StagedFile(self._site, op, self._begun(), self._fail)
         return self._writer
 
     def _begun(self) -> TransactionFolder | None:
@@ -128,8 +126,9 @@ class FileCopyBack:
         except OSError as error:
             return Failure(refusal_of(error, "the changes cannot be copied back; nothing was written"))
         finally:
-            if self._folder is not None:
-                self._folder.close()
+            folder, self._folder = self._folder, None  # its descriptor may be that of something else from now on
+            if folder is not None:
+                folder.close()
 
     def _commit(self) -> _Answer:
         folder = self._begun()
@@ -261,70 +260,3 @@ def _not_decided(reason: str) -> WorkspaceError:
 
 def _is_new_file(op: Op) -> bool:
     return op.kind in ("create", "replace") and isinstance(op.after, FileNode)
-
-
-@final
-class _StagedFile:
-    """Writes one new file. What goes wrong is told to `fail`, and what comes after it is dropped."""
-
-    def __init__(
-        self, site: Site, op: Op, folder: TransactionFolder | None, fail: Callable[[WorkspaceError], None]
-    ) -> None:
-        assert isinstance(op.after, FileNode)
-        self.is_open = True
-        self._site = site
-        self._path = op.path
-        self._node = op.after
-        self._fail = fail
-        self._hashed = hashlib.sha256()
-        self._descriptor: int | None = None
-        if folder is not None:
-            try:
-                self._descriptor = self._make(folder, op.slot)
-            except OSError as error:
-                self._refuse(error)
-
-    def _make(self, folder: TransactionFolder, slot: int) -> int:
-        calls, mode = self._site.calls, 0o777 if self._node.executable else 0o666
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        descriptor = calls.open(folder.slot(slot), flags, mode, at=folder.descriptor)
-        try:
-            made = stat.S_IMODE(calls.stat(descriptor).st_mode)
-            needed = made | (0o500 if self._node.executable else 0o400)  # whatever the umask says
-            if needed != made:
-                calls.chmod(descriptor, needed)
-        except OSError:
-            calls.close(descriptor)
-            raise
-        return descriptor
-
-    def write(self, data: bytes | bytearray | memoryview, /) -> None:
-        if self._descriptor is not None:
-            try:
-                self._site.calls.write(self._descriptor, data)
-                self._hashed.update(data)
-            except OSError as error:
-                self._refuse(error)
-
-    def close(self) -> None:
-        """The file is whole. Bytes that are not those of its digest are refused."""
-        if self._descriptor is not None:
-            self.drop()
-            if self._hashed.hexdigest() != self._node.digest:
-                message = f"the bytes written for {shown(self._path)} are not those of its digest {self._node.digest}"
-                self._fail(WorkspaceError("host_unavailable", message))
-            self._site.reach(CopyBackPoint.STAGED)
-        self.is_open = False
-
-    def drop(self) -> None:
-        """Give the descriptor back, whatever was written."""
-        self.is_open = False
-        if self._descriptor is not None:
-            self._site.calls.close(self._descriptor)
-            self._descriptor = None
-
-    def _refuse(self, error: OSError) -> None:
-        self._fail(refusal_of(error, f"the new bytes of {shown(self._path)} cannot be kept"))
-        if self._descriptor is not None:
-            self._site.calls.close(self._descriptor)
-            self._descriptor = None
