@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Final, final
+from typing import BinaryIO, Final, Literal, final
 
 from ..core.model import TooLarge, Unavailable, check_whole
 from ..core.node import digest_of
@@ -21,16 +21,11 @@ from ..services.artifacts import (
     find_invalid,
 )
 from ..services.clock import Clock
-from .files.artifacts import FileArtifacts
-from .files.blobs import Blobs, pieces_of
-from .files.folder import Durability, Folder
 from .layer import Layer, provides
 from .workspace.calls import SystemCalls
-from .workspace.pinned import PIECE
 
 __all__ = [
     "LIMIT_BYTES",
-    "FileArtifacts",
     "MemoryArtifacts",
     "MemoryBlob",
     "NoopArtifacts",
@@ -41,6 +36,9 @@ __all__ = [
 
 LIMIT_BYTES: Final = 4 << 30
 """The largest artifact, in bytes, unless another limit is given."""
+
+PIECE: Final = 1 << 20
+"""How many bytes are moved at once."""
 
 
 # --- in memory --------------------------------------------------------------
@@ -97,8 +95,8 @@ class MemoryArtifacts:
         if isinstance(got, Failure):
             return got
         data = got.unwrap()
-        for piece in pieces_of(data):
-            _ = sink(bytes(piece))
+        for at in range(0, len(data), PIECE):
+            _ = sink(data[at : at + PIECE])
         return Success(len(data))
 
     async def has(self, digest: str) -> Outcome[bool, InvalidDigest | Unavailable]:
@@ -174,7 +172,7 @@ class NoopArtifacts:
 def layer(
     root: str | os.PathLike[str],
     *,
-    durability: Durability = "required",
+    durability: Literal["required", "best-effort"] = "required",
     limit_bytes: int = LIMIT_BYTES,
     calls: SystemCalls | None = None,
 ) -> Layer[Artifacts, Clock]:
@@ -188,6 +186,11 @@ def layer(
 
     @provides
     def recipe(clock: Clock) -> Iterator[Artifacts]:
+        # Here, because most applications keep no artifacts, and need not wait for these.
+        from .files.artifacts import FileArtifacts
+        from .files.blobs import Blobs
+        from .files.folder import Folder
+
         folder = Folder(path, calls or SystemCalls(), durability)
         yield FileArtifacts(Blobs(folder, clock, limit_bytes), path)
 

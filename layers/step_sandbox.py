@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import MappingProxyType
-from typing import Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ..core.outcome import Failure, Outcome, Success
 from ..core.workspace_limits import LIMITS, WorkspaceLimits
@@ -15,17 +15,21 @@ from ..core.workspace_path import WORKSPACE_ROOT
 from ..services.artifacts import Artifacts
 from ..services.step_sandbox import StepSandbox, UnsupportedBoundary, WorkspaceRefusal, WorkspaceTransaction
 from .layer import Layer, provides
-from .workspace.bodies import Bodies
-from .workspace.command.policy import Policy
-from .workspace.command.runner import CommandRunner
-from .workspace.command_bodies import IsolatedCommands, NoCommands
-from .workspace.file_host import FileHost, HostOptions
-from .workspace.memory_host import MemoryFiles, MemoryHost
-from .workspace.options import Options
-from .workspace.site import Durability
-from .workspace.transaction import Transaction
+
+if TYPE_CHECKING:
+    from .workspace.memory_host import MemoryFiles
 
 __all__ = ["MemoryFiles", "layer", "layer_noop", "layer_test", "make"]
+
+if not TYPE_CHECKING:  # most programs have no sandbox, and none of them waits for its modules
+
+    def __getattr__(name):
+        if name != "MemoryFiles":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .workspace.memory_host import MemoryFiles
+
+        return MemoryFiles
+
 
 _NO_FILES: Final[Mapping[str, bytes | str]] = MappingProxyType({})
 
@@ -59,7 +63,7 @@ def layer(
     limits: WorkspaceLimits = LIMITS,
     portable_names: bool = True,
     strict_probes: bool = False,
-    durability: Durability = "full",
+    durability: Literal["full", "process"] = "full",
     toolchain: Sequence[str] = (),
     network: bool = False,
     bwrap: str | PathLike[str] | None = None,
@@ -82,15 +86,20 @@ def layer(
 
     @provides
     async def recipe(artifacts: Artifacts) -> AsyncIterator[StepSandbox]:
+        from .workspace.bodies import Bodies
+        from .workspace.commands import LazyCommands
+        from .workspace.file_host import FileHost, HostOptions
+        from .workspace.options import Options
+        from .workspace.transaction import Transaction
+
         host_options = HostOptions(durability=durability, portable_names=portable_names)
         opened = await asyncio.to_thread(FileHost.open, root, host_options)
         if isinstance(opened, Failure):
             raise WorkspaceRefusal(opened.failure())
         host = opened.unwrap()
         options = Options(limits, portable_names, strict_probes, roots)
-        program = None if bwrap is None else os.fspath(bwrap)
-        runner = CommandRunner(bwrap=program, policy=Policy(tuple(toolchain), network))
-        bodies = Bodies(options, IsolatedCommands(runner, options))
+        commands = LazyCommands(options, None if bwrap is None else os.fspath(bwrap), toolchain, network)
+        bodies = Bodies(options, commands)
 
         async def transaction() -> Opened:
             return Success(Transaction(host, artifacts, bodies, options))
@@ -99,7 +108,7 @@ def layer(
             yield make(transaction)
         finally:
             bodies.close()
-            await runner.close()
+            await commands.close()
             host.close()
 
     return recipe
@@ -118,6 +127,12 @@ def layer_test(
 
     @provides
     def recipe(artifacts: Artifacts) -> Iterator[StepSandbox]:
+        from .workspace.bodies import Bodies
+        from .workspace.commands import NoCommands
+        from .workspace.memory_host import MemoryFiles, MemoryHost
+        from .workspace.options import Options
+        from .workspace.transaction import Transaction
+
         host = MemoryHost(files if isinstance(files, MemoryFiles) else MemoryFiles(files))
         options = Options(limits, portable_names)
         bodies = Bodies(options, NoCommands())

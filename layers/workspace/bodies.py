@@ -19,7 +19,7 @@ from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.tree import tree_digest
 from ...services.step_sandbox import Workspace, WorkspaceRefusal
 from ..driver.execution import as_recorded, left_by_exit
-from .command_bodies import Commands
+from .commands import Commands
 from .ended import Ended, Left
 from .host import Seed
 from .options import Options

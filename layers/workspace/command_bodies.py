@@ -1,11 +1,11 @@
-"""Commands as bodies: executed by a runner, and what came of it told as of any other body; or refused."""
+"""Commands as bodies: executed by a runner, and what came of it told as of any other body."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, Protocol, final
+from contextlib import asynccontextmanager
+from typing import Final, final
 
 from ...core.boundary import Declaration
 from ...core.command import Command, CommandOutput, CommandRefused
@@ -23,30 +23,10 @@ from .ended import Ended, Left
 from .host import Seed
 from .options import Options
 
-__all__ = ["Commands", "IsolatedCommands", "NoCommands"]
+__all__ = ["IsolatedCommands"]
 
 SHOWN_BYTES: Final = 4_096
 """How much of the end of what a failed command said is recorded."""
-
-
-class Commands(Protocol):
-    def run(
-        self, seed: Seed, declaration: Declaration, command: Command, has: Callable[[str], bool]
-    ) -> AbstractAsyncContextManager[Ended | LimitExceeded | WorkspaceError, bool | None]:
-        """Execute a command on a seed. What it left can be read within the context."""
-        ...
-
-
-@final
-class NoCommands:
-    """Refuses every command."""
-
-    @asynccontextmanager
-    async def run(
-        self, seed: Seed, declaration: Declaration, command: Command, has: Callable[[str], bool]
-    ) -> AsyncGenerator[Ended | LimitExceeded | WorkspaceError]:
-        message = "commands need a folder and bubblewrap; this sandbox has neither: give it a Python function"
-        yield WorkspaceError("unsupported_boundary", message)
 
 
 @final

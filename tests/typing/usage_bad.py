@@ -13,8 +13,11 @@ from pydantic import BaseModel
 
 import stepwell
 from stepwell import (
+    Boundary,
     Clock,
+    Command,
     Conflict,
+    Effect,
     Engine,
     Env,
     Failure,
@@ -27,10 +30,12 @@ from stepwell import (
     Revision,
     Run,
     Snapshot,
+    StepSandbox,
     Store,
     StoreNotFound,
     Success,
     WakeBus,
+    Workspace,
     build,
     define_store,
     get,
@@ -38,7 +43,7 @@ from stepwell import (
     provides,
     workflow,
 )
-from stepwell.layers import clock, engine, ids, ledger, store, waiters, wake_bus
+from stepwell.layers import clock, engine, ids, ledger, step_sandbox, store, waiters, wake_bus
 
 
 class Item(BaseModel):
@@ -205,6 +210,34 @@ async def starts(e: Engine) -> None:
         app.store("orders", "o")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     async with stepwell.open(3):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         pass
+
+
+# --- sandbox ----------------------------------------------------------------
+
+
+def needs_text(text: str) -> None: ...
+
+
+async def sandboxed(sandbox: StepSandbox) -> None:
+    Boundary(mode="soft")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Boundary(reads=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Command()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Command(["true"], env=["A=1"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Command(["true"], stdin="text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Effect()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    step_sandbox.layer()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    build(step_sandbox.layer("."))  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    async with (await sandbox.open()).unwrap() as tx:
+        await tx.execute(Boundary(), needs_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await tx.execute(Boundary(), 3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await tx.execute("src/**", lambda ws: None)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        await tx.materialize(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def works(ws: Workspace) -> None:
+    ws.write_bytes("a", "text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ws.write_text("a", b"bytes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    ws.open_binary("a", "rb")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 # --- layers -----------------------------------------------------------------

@@ -14,27 +14,42 @@ from pydantic import BaseModel
 
 import stepwell
 from stepwell import (
+    Accepted,
     AlreadyApplied,
     App,
+    ArtifactCorruption,
+    ArtifactMissing,
+    Artifacts,
+    BodyFailed,
+    Boundary,
     Clock,
+    Command,
+    CommandOutput,
     Committed,
     Conflict,
     Contended,
     Cycle,
     Deleted,
+    Effect,
+    EffectDispatcher,
     Engine,
     Entry,
     Env,
     Failed,
     Failure,
+    FileChange,
     Ids,
     InvalidSignal,
     InvalidState,
     Layer,
     LayerError,
     Ledger,
+    LimitExceeded,
     ManualClock,
+    MaterializationConflict,
+    Materialized,
     Missing,
+    MissingOutput,
     Outcome,
     Projection,
     ReceiptMismatch,
@@ -56,22 +71,32 @@ from stepwell import (
     Snapshot,
     StepFailed,
     StepId,
+    StepSandbox,
     Store,
     StoreDefinition,
     StoreHandle,
     StoreKey,
     StoreNotFound,
     Success,
+    SurvivingRemoval,
     Taken,
     TimedOut,
     TooLarge,
     Unavailable,
+    UndeclaredRead,
+    UndeclaredWrite,
     Unmatched,
+    UnsupportedBoundary,
     Updated,
+    Violations,
     Waiter,
     Waiters,
     WakeBus,
     WakeToken,
+    Workspace,
+    WorkspaceError,
+    WorkspaceRefusal,
+    WorkspaceTransaction,
     build,
     current_step,
     define_store,
@@ -84,7 +109,7 @@ from stepwell import (
 from stepwell.core import cache_fold as fold
 from stepwell.core import draft, patch, paths
 from stepwell.layers import app as app_layers
-from stepwell.layers import clock, engine, ids, ledger, store, waiters, wake_bus
+from stepwell.layers import artifacts, clock, engine, ids, ledger, step_sandbox, store, waiters, wake_bus
 
 # --- stores -----------------------------------------------------------------
 
@@ -458,8 +483,8 @@ async def opening() -> None:
         assert_type(get(app.env, Store), Store)
         as_engine: Engine = app
         await as_engine.resume("x")
-    async with stepwell.open("memory:", drive=False):
-        pass
+    async with stepwell.open("memory:", drive=False, workspace=".", artifacts="artifacts") as app:
+        assert_type(get(app.env, StepSandbox), StepSandbox)
 
 
 def opening_blocking() -> None:
@@ -467,6 +492,79 @@ def opening_blocking() -> None:
         started = portal.call(lambda: portal.app.start(fulfil, "o-1"))
         assert_type(started, Outcome[RunHandle[str], RunMismatch | TooLarge | Unavailable])
         assert_type(portal.call(portal.app.store(orders, "o-1").update, approve).unwrap(), Updated[Order])
+
+
+# --- sandbox ----------------------------------------------------------------
+
+
+def compile_it(ws: Workspace) -> int:
+    source = ws.read_text("src/a.c")
+    assert_type(source, str)
+    ws.write_bytes("out/app", source.encode())
+    ws.queue_effect({"kind": "built"})
+    ws.queue_effect(Effect("built", {"size": len(source)}))
+    assert_type(ws.exists("src/b.c"), bool)
+    assert_type(ws.glob("src/**"), list[str])
+    with ws.open_text("out/log", "w") as log:
+        return log.write(source)
+
+
+async def compile_later(ws: Workspace) -> str:
+    try:
+        return ws.read_text("src/b.c")
+    except FileNotFoundError:
+        return ""
+    except WorkspaceRefusal as refused:
+        assert_type(refused.error, WorkspaceError | LimitExceeded)
+        return refused.code
+
+
+async def sandboxed(sandbox: StepSandbox) -> str:
+    opened = await sandbox.open()
+    assert_type(opened, Outcome[WorkspaceTransaction, UnsupportedBoundary])
+    if isinstance(opened, Failure):
+        return opened.failure().code
+    boundary = Boundary(reads=("src/**",), writes=("out/app",), removes=(), mode="hard")
+    async with opened.unwrap() as tx:
+        assert_type(tx, WorkspaceTransaction)
+        assert_type((await tx.execute(boundary, compile_it)).unwrap(), Accepted[int])
+        assert_type((await tx.execute(boundary, compile_later)).unwrap(), Accepted[str])
+        assert_type((await tx.execute(boundary, lambda ws: ws.read_bytes("src/a.c"))).unwrap().output, bytes)
+        assert_type((await tx.execute(Boundary(), Command(["true"], timeout=3))).unwrap(), Accepted[CommandOutput])
+        assert_type((await tx.execute(Boundary(["a"], ["b"]), Command(("true",)))).unwrap().output.exit_code, int)
+        match await tx.execute(boundary, compile_later):
+            case Success(accepted):
+                assert_type(accepted.evidence, Literal["enforced", "tripwire", "cooperative"])
+                assert_type(accepted.changes, tuple[FileChange, ...])
+                assert_type(accepted.violations, Violations)
+                assert_type(
+                    await tx.materialize(accepted), Outcome[Materialized, MaterializationConflict | WorkspaceError]
+                )
+                return accepted.output
+            case Failure(failure):
+                match failure:
+                    case UndeclaredRead() | UndeclaredWrite() | MissingOutput() | SurvivingRemoval():
+                        return f"{failure.code}: {', '.join(failure.paths)} {failure.diff_identity}"
+                    case BodyFailed(cause):
+                        return cause.message
+                    case LimitExceeded() | WorkspaceError():
+                        return "refused"
+
+
+async def kept(artifacts: Artifacts, dispatcher: EffectDispatcher) -> None:
+    assert_type((await artifacts.put(b"a")).unwrap(), str)
+    got = await artifacts.get("0" * 64)
+    if isinstance(got, Failure):
+        print(isinstance(got.failure(), ArtifactMissing | ArtifactCorruption))
+    _ = await dispatcher.dispatch(Effect("k", [1]))
+
+
+values = (
+    UndeclaredRead(paths=("a",), diff_identity="d"),
+    UnsupportedBoundary(message="no"),
+    WorkspaceError("not_found", "a"),
+    MaterializationConflict(("a",)),
+)
 
 
 # --- cache fold -------------------------------------------------------------
@@ -596,6 +694,8 @@ async def building() -> None:
     async with build(
         ledger.layer("app.db", "normal")
         | store.layer()
+        | artifacts.layer("artifacts")
+        | step_sandbox.layer(".", toolchain=("/opt/tools",))
         | engine.layer([fulfil])
         | waiters.layer()
         | wake_bus.layer()
@@ -605,6 +705,7 @@ async def building() -> None:
         match built:
             case Success(env_):
                 assert_type(get(env_, Engine), Engine)
+                assert_type(get(env_, Artifacts), Artifacts)
             case Failure(error):
                 match error:
                     case Missing(service, needed_by):
@@ -626,7 +727,10 @@ async def whole_app() -> None:
         assert_type(env, Env[Services])
         assert_type(get(env, Ledger), Ledger)
         await starting(get(env, Engine))
-    async with build(app_layers.layer("app.db") | mail) as built:
+        assert_type(get(env, StepSandbox), StepSandbox)
+    async with build(app_layers.layer("app.db", workspace=".") | mail) as built:
         get(built.unwrap(), Mail)
+    async with build(app_layers.layer_noop().override(step_sandbox.layer_test({"in.txt": "alpha\n"}))) as built:
+        get(built.unwrap(), StepSandbox)
     async with build(app_layers.layer_noop().override(clock.layer_test())) as built:
         get(built.unwrap(), Clock)

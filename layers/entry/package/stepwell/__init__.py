@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from stepwell.services.artifacts import ArtifactCorruption, ArtifactMissing, Artifacts
     from stepwell.services.clock import Clock, ManualClock
+    from stepwell.services.effect_dispatcher import Effect, EffectDispatcher
     from stepwell.services.engine import Engine, RunCancelled, RunFailed, RunHandle, RunMismatch, RunNotFound, RunStatus
     from stepwell.services.ids import Ids
     from stepwell.services.ledger import AlreadyApplied, Committed, Fenced, Ledger
@@ -59,6 +60,28 @@ if TYPE_CHECKING:
     from stepwell.services.run_store import RunStore
     from stepwell.services.signal import InvalidSignal, RunEnded
     from stepwell.services.step import DuplicateKey, NotReplaySafe, StepContext, StepFailed, Suspended, current_step
+    from stepwell.services.step_sandbox import (
+        Accepted,
+        BodyFailed,
+        Boundary,
+        Command,
+        CommandOutput,
+        FileChange,
+        LimitExceeded,
+        MaterializationConflict,
+        Materialized,
+        MissingOutput,
+        StepSandbox,
+        SurvivingRemoval,
+        UndeclaredRead,
+        UndeclaredWrite,
+        UnsupportedBoundary,
+        Violations,
+        Workspace,
+        WorkspaceError,
+        WorkspaceRefusal,
+        WorkspaceTransaction,
+    )
     from stepwell.services.store import Store, StoreDefinition, StoreHandle, define_store
     from stepwell.services.waiters import Registered, Waiter, Waiters
     from stepwell.services.wake_bus import WakeBus, WakeToken
@@ -68,6 +91,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Absent",
+    "Accepted",
     "AlreadyApplied",
     "AnyWorkflow",
     "App",
@@ -75,9 +99,13 @@ __all__ = [
     "ArtifactMissing",
     "Artifacts",
     "BlockingApp",
+    "BodyFailed",
+    "Boundary",
     "Changed",
     "Clock",
     "Collected",
+    "Command",
+    "CommandOutput",
     "Committed",
     "Conflict",
     "Contended",
@@ -85,12 +113,15 @@ __all__ = [
     "Deleted",
     "Difference",
     "DuplicateKey",
+    "Effect",
+    "EffectDispatcher",
     "Engine",
     "Entry",
     "Env",
     "Failed",
     "Failure",
     "Fenced",
+    "FileChange",
     "Ids",
     "InvalidSignal",
     "InvalidState",
@@ -98,8 +129,12 @@ __all__ = [
     "Layer",
     "LayerError",
     "Ledger",
+    "LimitExceeded",
     "ManualClock",
+    "MaterializationConflict",
+    "Materialized",
     "Missing",
+    "MissingOutput",
     "NotReplaySafe",
     "Outcome",
     "Projection",
@@ -128,25 +163,35 @@ __all__ = [
     "StepContext",
     "StepFailed",
     "StepId",
+    "StepSandbox",
     "Store",
     "StoreDefinition",
     "StoreHandle",
     "StoreKey",
     "StoreNotFound",
     "Success",
+    "SurvivingRemoval",
     "Suspended",
     "Taken",
     "TimedOut",
     "TooLarge",
     "Unavailable",
+    "UndeclaredRead",
+    "UndeclaredWrite",
     "Unmatched",
+    "UnsupportedBoundary",
     "Updated",
+    "Violations",
     "Waiter",
     "Waiters",
     "WakeBus",
     "WakeToken",
     "Workflow",
     "WorkflowCall",
+    "Workspace",
+    "WorkspaceError",
+    "WorkspaceRefusal",
+    "WorkspaceTransaction",
     "build",
     "current_step",
     "define_store",
@@ -174,6 +219,7 @@ _NAMES = {
     "layers.layer": "Cycle Env Failed Layer LayerError Missing build fresh get provide provides",
     "services.artifacts": "ArtifactCorruption ArtifactMissing Artifacts",
     "services.clock": "Clock ManualClock",
+    "services.effect_dispatcher": "Effect EffectDispatcher",
     "services.engine": "Engine RunCancelled RunFailed RunHandle RunMismatch RunNotFound RunStatus",
     "services.ids": "Ids",
     "services.ledger": "AlreadyApplied Committed Fenced Ledger",
@@ -182,6 +228,11 @@ _NAMES = {
     "services.run_store": "RunStore",
     "services.signal": "InvalidSignal RunEnded",
     "services.step": "DuplicateKey NotReplaySafe StepContext StepFailed Suspended current_step",
+    "services.step_sandbox": (
+        "Accepted BodyFailed Boundary Command CommandOutput FileChange LimitExceeded MaterializationConflict "
+        "Materialized MissingOutput StepSandbox SurvivingRemoval UndeclaredRead UndeclaredWrite "
+        "UnsupportedBoundary Violations Workspace WorkspaceError WorkspaceRefusal WorkspaceTransaction"
+    ),
     "services.store": "Store StoreDefinition StoreHandle define_store",
     "services.waiters": "Registered Waiter Waiters",
     "services.wake_bus": "WakeBus WakeToken",
