@@ -15,12 +15,15 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias, final
 
-__all__ = ["DIRECTORY", "FOLLOW_NOTHING", "OnCall", "SystemCalls", "close_quietly"]
+__all__ = ["CLOSED", "DIRECTORY", "FOLLOW_NOTHING", "OnCall", "SystemCalls", "close_quietly"]
 
 OnCall: TypeAlias = Callable[[str, str], None]
 """Called before each system call with its name and the name that it is about; an OSError it raises is the answer."""
 
 DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+CLOSED: Final = -1
+"""In place of a descriptor that was given back: its number may soon be that of something else, and this is nobody's."""
 
 FOLLOW_NOTHING: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """How anything is opened that may be no regular file: no link is followed, no pipe waits for its other end."""

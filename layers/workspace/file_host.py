@@ -43,9 +43,7 @@ class FileHost:
         place = site.place
         self._site = site
         self._path = path
-        self._lock = CommitLock(
-            site.calls, site.state.descriptor, (place.device, place.inode), site.options.lock_wait_s
-        )
+        self._lock = CommitLock(site.state, (place.device, place.inode), site.options.lock_wait_s)
         self._memo = DigestMemo(site.calls, site.options.now_ms)
         self._held = ExitStack()
         self.recovered: tuple[CopyBackEvent, ...] = ()

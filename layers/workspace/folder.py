@@ -11,7 +11,7 @@ from typing import Final, Self, final
 
 from ...core.copy_back_manifest import Marker, find_marker
 from ...core.special_node import Seen
-from .calls import DIRECTORY
+from .calls import CLOSED, DIRECTORY
 from .pinned import look, read_all
 from .points import CopyBackPoint
 from .site import MISSING, Site, make_directories
@@ -150,5 +150,6 @@ class TransactionFolder:
         """Give it up; a second call does nothing."""
         if self._is_open:
             self._is_open = False
-            self._site.calls.unlock(self.descriptor)
-            self._site.calls.close(self.descriptor)
+            descriptor, self.descriptor = self.descriptor, CLOSED
+            self._site.calls.unlock(descriptor)
+            self._site.calls.close(descriptor)

@@ -9,7 +9,7 @@ from typing import Final, final
 from weakref import WeakValueDictionary
 
 from ...core.step_sandbox import WorkspaceError
-from .calls import SystemCalls
+from .pinned import Pinned
 
 __all__ = ["LOCK_WAIT_S", "CommitLock"]
 
@@ -42,10 +42,10 @@ def _turn_of(folder: tuple[int, int]) -> _Turn:
 
 @final
 class CommitLock:
-    """The lock of one folder, by device and inode; `directory` is a descriptor of where its file is."""
+    """The lock of one folder, by device and inode; its file is in `directory`."""
 
-    def __init__(self, calls: SystemCalls, directory: int, folder: tuple[int, int], wait_s: float) -> None:
-        self._calls = calls
+    def __init__(self, directory: Pinned, folder: tuple[int, int], wait_s: float) -> None:
+        self._calls = directory.calls
         self._directory = directory
         self._turn = _turn_of(folder)
         self._wait_s = wait_s
@@ -89,7 +89,7 @@ class CommitLock:
         return True
 
     def _try_file(self) -> bool:
-        descriptor = self._calls.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, at=self._directory)
+        descriptor = self._calls.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, at=self._directory.descriptor)
         try:
             if self._calls.try_lock(descriptor) and self._is_in_place(descriptor):
                 self._descriptor = descriptor
@@ -103,7 +103,7 @@ class CommitLock:
         """Whether the file is still the one that others would lock."""
         mine = self._calls.stat(descriptor)
         try:
-            there = self._calls.stat_name("lock", at=self._directory)
+            there = self._calls.stat_name("lock", at=self._directory.descriptor)
         except FileNotFoundError:
             return False
         return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)

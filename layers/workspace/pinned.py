@@ -17,7 +17,7 @@ from typing import Final, Self, TypeAlias, final
 
 from ...core.node import DirNode, FileNode, LinkNode
 from ...core.special_node import Seen, SpecialNode
-from .calls import DIRECTORY, FOLLOW_NOTHING, SystemCalls
+from .calls import CLOSED, DIRECTORY, FOLLOW_NOTHING, SystemCalls
 
 __all__ = ["PIECE", "UNREADABLE", "Hasher", "Pinned", "look", "look_at", "read_all"]
 
@@ -118,7 +118,8 @@ class Pinned:
         """Give the descriptor back; a second call does nothing."""
         if self._is_open:
             self._is_open = False
-            self.calls.close(self.descriptor)
+            descriptor, self.descriptor = self.descriptor, CLOSED
+            self.calls.close(descriptor)
 
 
 def _parts(path: str) -> list[str]:

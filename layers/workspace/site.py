@@ -154,6 +154,8 @@ def refusal_of(error: OSError, what: str) -> WorkspaceError:
     reason = error.strerror or str(error)
     if error.errno == errno.ELOOP:
         return WorkspaceError("path_escapes_workspace", f"{what}: a directory above it is a link, and none is followed")
+    if error.errno == errno.EBADF:
+        return WorkspaceError("closed", f"{what}: the sandbox over the folder has been closed meanwhile")
     if error.errno == errno.EXDEV:
         reason = "it lies on another file system than the folder itself, and nothing is moved across"
     return WorkspaceError("host_unavailable", f"{what}: {reason}")

@@ -269,3 +269,40 @@ def test_staging_out_of_turn_is_a_bug(root: Path) -> None:
             _ = started.stage("a")
         started.discard()
     assert unfinished(root) == []
+
+
+@pytest.mark.parametrize("conflict", [False, True])
+def test_discarding_what_has_ended_touches_nothing_that_was_opened_since(root: Path, conflict: bool) -> None:
+    after = {**BASE, "out": Text("new")}
+    with opened(root) as host:
+        started = host.copy_back(changes_of(BASE, after))
+        stage_all(started.stage, changes_of(BASE, after), after)
+        if conflict:
+            _ = (root / "out").write_text("of somebody else")
+        assert isinstance(started.commit(), Failure if conflict else Success)
+        held = [os.open(root / "src", os.O_RDONLY) for _ in range(8)]  # under the numbers that are free again
+        started.discard()
+        for descriptor in held:
+            os.close(descriptor)
+    assert read_folder(root) == {**BASE, "out": Text("of somebody else" if conflict else "new")}
+
+
+def test_a_host_that_was_closed_touches_nothing_that_was_opened_since(root: Path) -> None:
+    after = {**BASE, "a.py": Text("new")}
+    made = changes_of({**BASE, "a.py": Text("A=1\n")}, after)  # what it expects at the top stands in `src`
+    with opened(root) as host:
+        started = host.copy_back(made)
+        stage_all(started.stage, made, after)
+        host.close()
+        held = [os.open(root / "src", os.O_RDONLY) for _ in range(8)]  # under the numbers that are free again
+        refused = started.commit()
+        started.discard()
+        for descriptor in held:
+            os.close(descriptor)
+    assert isinstance(refused, Failure)
+    error = refused.failure()
+    assert isinstance(error, WorkspaceError)
+    assert error.code == "closed"
+    assert read_folder(root) == BASE
+    with opened(root):
+        assert unfinished(root) == []
