@@ -106,15 +106,17 @@ def test_m_01_an_edit_at_any_moment_is_a_conflict_and_is_kept(root: Path, moment
     assert meddling(root, point, meddle, passing) == Failure(MaterializationConflict(("out/r",)))
     if edit == "fifo":
         target.unlink()  # it is there, and nobody reads it
-    left = {
+    left: dict[str, Folder] = {
         "in place": {"out/r": Text("EDIT")},
         "replaced": {"out/r": Text("EDIT")},
         "chmod": {"out/r": Text("v1", executable=True)},
         "directory": {"out/r": DirNode()},
         "link": {"out/r": LinkNode("../in.txt")},
+        "fifo": {"out": DirNode()},
+        "gone": {"out": DirNode()},
     }
     others = {path: thing for path, thing in BEFORE.items() if path != "out/r"}
-    assert read_folder(root) == {**others, **left.get(edit, {"out": DirNode()})}
+    assert read_folder(root) == {**others, **left[edit]}
 
 
 @pytest.mark.parametrize("point", [CopyBackPoint.DECISION_DURABLE, CopyBackPoint.APPLIED])

@@ -384,8 +384,8 @@ def test_s_18_a_file_that_is_swapped_for_a_directory_is_a_typed_refusal(root: Pa
                 case Success():
                     before, after = after, before
                     seen["committed"] += 1
-                case Failure(error):
-                    seen["moved" if error == MaterializationConflict(("src/a.py",)) else str(error)] += 1
+                case Failure(answer):
+                    seen["moved" if answer == MaterializationConflict(("src/a.py",)) else str(answer)] += 1
         assert open_descriptors() == descriptors
     assert set(seen) <= {"A=1\n", "A=2\n", "absent", "unsupported_file_type", "committed", "moved"}, seen
 
