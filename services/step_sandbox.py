@@ -12,31 +12,34 @@ The body works on private copies of what was declared. What it did is judged bef
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 from io import BufferedIOBase, TextIOWrapper
 from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, TypeVar, overload
 
-from ..core.boundary import Boundary
-from ..core.command import Command, CommandOutput
-from ..core.evidence import Evidence
 from ..core.outcome import Outcome
-from ..core.step_sandbox import (
-    Accepted,
-    BodyFailed,
-    EvidenceLevel,
-    ExecuteFailure,
-    FileChange,
-    LimitExceeded,
-    MaterializationConflict,
-    Materialized,
-    MissingOutput,
-    SurvivingRemoval,
-    UndeclaredRead,
-    UndeclaredWrite,
-    UnsupportedBoundary,
-    Violations,
-    WorkspaceError,
-)
+
+if TYPE_CHECKING:
+    from ..core.boundary import Boundary
+    from ..core.command import Command, CommandOutput
+    from ..core.evidence import Evidence
+    from ..core.step_sandbox import (
+        Accepted,
+        BodyFailed,
+        EvidenceLevel,
+        ExecuteFailure,
+        FileChange,
+        LimitExceeded,
+        MaterializationConflict,
+        Materialized,
+        MissingOutput,
+        SurvivingRemoval,
+        UndeclaredRead,
+        UndeclaredWrite,
+        UnsupportedBoundary,
+        Violations,
+        WorkspaceError,
+    )
 
 __all__ = [
     "Accepted",
@@ -66,10 +69,24 @@ __all__ = [
     "WorkspaceTransaction",
 ]
 
+_VALUES: Final = ("boundary", "command", "evidence", "step_sandbox")
+"""Where in the core the values are."""
+
+if not TYPE_CHECKING:  # an application without a sandbox opens sooner if it does not make their classes
+
+    def __getattr__(name):
+        if name in __all__:
+            for module in _VALUES:
+                found = vars(import_module(f"..core.{module}", __package__))
+                if name in found:
+                    return found[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 _R = TypeVar("_R")
 
 OpenMode: TypeAlias = Literal["r", "r+", "w", "w+", "a", "a+", "x", "x+"]
-"""How a file is opened; the same letters as those of the built-in `open`."""
+"""How a file is opened; the same letters as those of the built-in `open`, where "b" and "t" may be left out."""
 
 
 class WorkspaceRefusal(Exception):
@@ -85,6 +102,8 @@ class WorkspaceRefusal(Exception):
     @property
     def code(self) -> str:
         """What kind of refusal it is, for programs."""
+        from ..core.step_sandbox import LimitExceeded
+
         return "limit_exceeded" if isinstance(self.error, LimitExceeded) else self.error.code
 
 
@@ -93,6 +112,8 @@ class WorkspaceFileNotFound(WorkspaceRefusal, FileNotFoundError):
 
 
 def _text(error: WorkspaceError | LimitExceeded) -> str:
+    from ..core.step_sandbox import WorkspaceError
+
     if isinstance(error, WorkspaceError):
         return error.message
     return f"the limit of {error.what} is {error.limit}, and this would make it {error.actual}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import final
+from collections.abc import Mapping
+from typing import Final, Literal, final, get_args
 
 from typing_extensions import Buffer
 
@@ -12,6 +13,8 @@ from ...services.step_sandbox import OpenMode
 from .session import Session
 
 __all__ = ["ScopedWorkspace"]
+
+_MODES: Final[Mapping[str, OpenMode]] = {mode: mode for mode in get_args(OpenMode)}
 
 
 @final
@@ -33,7 +36,7 @@ class ScopedWorkspace:
         self._session.write(_text(path), _bytes(path, data))
 
     def write_text(self, path: str, text: str) -> None:
-        self._session.write(_text(path), text.encode())
+        self._session.write(_text(path), _encoded(path, text))
 
     def exists(self, path: str) -> bool:
         return self._session.exists(_text(path))
@@ -51,10 +54,12 @@ class ScopedWorkspace:
         self._session.queue(effect)
 
     def open_binary(self, path: str, mode: OpenMode = "r") -> io.BufferedIOBase:
-        return self._session.open(_text(path), mode)
+        return self._session.open(_text(path), _mode(mode, "b"))
 
     def open_text(self, path: str, mode: OpenMode = "r") -> io.TextIOWrapper:
-        return io.TextIOWrapper(self._session.open(_text(path), mode), encoding="utf-8", newline="")
+        handle = self._session.open(_text(path), _mode(mode, "t"))
+        # What a wrapper holds back would be lost where the body leaves it open.
+        return io.TextIOWrapper(handle, encoding="utf-8", newline="", write_through=True)
 
     def is_dir(self, path: str) -> bool:
         return self._session.is_dir(_text(path))
@@ -83,6 +88,20 @@ def _text(path: object) -> str:
     if not isinstance(path, str):
         raise TypeError(f"a path in a workspace is text, not {type(path).__name__}")
     return path
+
+
+def _mode(mode: str, kind: Literal["b", "t"]) -> OpenMode:
+    """The mode without the letter that the call says already: "rb" of a binary handle is "r"."""
+    known = _MODES.get(mode.replace(kind, "", 1))
+    if known is None:
+        raise ValueError(f"a file is not opened with mode {mode!r}, but with one of {', '.join(_MODES)}")
+    return known
+
+
+def _encoded(path: str, text: object) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"the text for {path} is {type(text).__name__}; write_bytes takes bytes")
+    return text.encode()
 
 
 def _bytes(path: str, data: object) -> bytes:

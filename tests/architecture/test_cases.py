@@ -9,6 +9,8 @@ def test_ids_stand_in_names_and_in_parameters() -> None:
     assert case_ids("tests/a/test_s9_x.py::TestStore::test_s13_s14_two_tasks[sqlite]") == {"S13", "S14"}
     assert case_ids("tests/contract/test_wake_bus.py::test_w17_a_wake[layer]") == {"W17"}
     assert case_ids("tests/a/test_x.py::test_kinds[S95-sqlite-1]") == {"S95"}
+    assert case_ids("tests/a/test_x.py::test_p_04_and_sb13_x[cb14 target]") == {"P-04", "SB13", "CB14"}
+    assert case_ids("tests/a/test_x.py::test_x_02_to_x_04_kills") == {"X-02", "X-03", "X-04"}
     assert case_ids("tests/a/test_x.py::test_folds_s_and_sqlite3[memory]") == set()
 
 
@@ -24,11 +26,14 @@ def test_a_host_stands_in_a_parameter_a_name_or_a_file() -> None:
 
 def test_the_list_knows_ranges_hosts_and_parts() -> None:
     rows = ["| case | reason |", "|---|---|", "| S38 to S39 | no take |", "| S7 on sqlite | memory only |"]
+    rows += ["| K-01 to K-02 | no cache |"]
     assert read_later("\n".join([*rows, "| F16 in part | later |"])) == {
         ("S38", None): "no take",
         ("S39", None): "no take",
         ("S7", "sqlite"): "memory only",
         ("F16", None): "later",
+        ("K-01", None): "no cache",
+        ("K-02", None): "no cache",
     }
 
 

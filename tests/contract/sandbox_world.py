@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from stepwell import build, get
+from stepwell import Clock, Layer, build, get
 from stepwell.core.boundary import Boundary
 from stepwell.core.node import DirNode, FileNode, LinkNode, Node, digest_of
 from stepwell.core.outcome import Outcome
 from stepwell.core.workspace_limits import LIMITS, WorkspaceLimits
 from stepwell.layers import artifacts, clock, step_sandbox
 from stepwell.layers.step_sandbox import MemoryFiles
+from stepwell.services.artifacts import Artifacts
 from stepwell.services.step_sandbox import (
     Accepted,
     ExecuteFailure,
@@ -197,9 +198,14 @@ def _node_at(place: Path) -> Node:
 
 @asynccontextmanager
 async def open_world(
-    host: Host, root: Path, *, limits: WorkspaceLimits = LIMITS, portable_names: bool = True
+    host: Host,
+    root: Path,
+    *,
+    limits: WorkspaceLimits = LIMITS,
+    portable_names: bool = True,
+    kept: Layer[Artifacts, Clock] | None = None,
 ) -> AsyncGenerator[World]:
-    """A world with the base tree."""
+    """A world with the base tree; large outputs are `kept` in memory, or where it is said."""
     world: MemoryWorld | FolderWorld
     if host == "memory":
         files = MemoryFiles()
@@ -212,7 +218,7 @@ async def open_world(
     for path, text in BASE.items():
         world.write(path, text)
     world.write("run.sh", SCRIPT, executable=True)
-    composed = layer | artifacts.layer_test() | clock.layer_test()
+    composed = layer | (kept or artifacts.layer_test()) | clock.layer_test()
     async with build(composed) as built:
         world.sandbox = get(built.unwrap(), StepSandbox)
         yield world

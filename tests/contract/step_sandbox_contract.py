@@ -12,7 +12,8 @@ from typing import NoReturn
 import pytest
 
 from stepwell import Failure, Outcome, Success
-from stepwell.core.boundary import Boundary
+from stepwell.core.boundary import Boundary, DeclaredRead
+from stepwell.core.node import digest_of
 from stepwell.core.step_sandbox import (
     BodyFailed,
     FileChange,
@@ -366,6 +367,46 @@ class StepSandboxContract:
         accepted = await world.run(body, reads=("src/**", "in.txt"), writes=(), removes=("old",))
         assert accepted.unwrap().output == ["in.txt", "src/.hid.py", "src/a.py", "src/d/b.py"]
 
+    async def test_sb2_writes_under_a_tree_and_under_a_glob(self, world: World) -> None:
+        def body(workspace: Workspace) -> None:
+            workspace.write_text("tree/deep/x", "1")
+            workspace.write_text("flat/y.txt", "2")
+
+        accepted = await world.settle(body, writes=("tree/**", "flat/*.txt"))
+        assert [change.path for change in accepted.changes] == ["flat/y.txt", "tree/deep/x"]
+
+    async def test_sb7_a_body_reads_and_writes(self, world: World) -> None:
+        def body(workspace: Workspace) -> str:
+            text = workspace.read_text("src/input.txt")
+            workspace.write_text("out/result.txt", text + "!")
+            return text
+
+        world.write("src/input.txt", "input")
+        accepted = await world.settle(body, reads=("src/input.txt",), writes=("out/result.txt",))
+        assert (accepted.output, [it.path for it in accepted.changes]) == ("input", ["out/result.txt"])
+        assert world.read("out/result.txt") == b"input!"
+
+    async def test_sb19_existence_of_what_is_declared_and_of_what_is_not(self, world: World) -> None:
+        def body(workspace: Workspace) -> list[bool]:
+            return [workspace.exists("in.txt"), workspace.exists("secret")]
+
+        assert (await world.run(body, writes=(), mode="expected")).unwrap().output == [True, False]
+        assert isinstance((await world.run(body, writes=())).failure(), UndeclaredRead)
+
+    async def test_b10_and_b11_what_is_seen_is_what_is_there_whatever_was_measured_before(self, world: World) -> None:
+        reads = (DeclaredRead("in.txt", digest_of(b"of before")), DeclaredRead("gone", digest_of(b"gone")))
+        async with await world.open() as transaction:
+            accepted = await transaction.execute(
+                Boundary(reads), lambda it: (it.read_bytes("in.txt"), it.exists("gone"))
+            )
+        assert accepted.unwrap().output == (b"alpha\n", False)
+        record = accepted.unwrap().record
+        assert record is not None
+        assert [(it.path, it.outcome) for it in record.observed] == [
+            ("in.txt", digest_of(b"alpha\n")),
+            ("gone", "absent"),
+        ]
+
     # --- looking ------------------------------------------------------------
 
     async def test_p_01_and_sb20_asking_whether_an_undeclared_path_exists(self, world: World) -> None:
@@ -640,6 +681,22 @@ class StepSandboxContract:
         accepted = await world.settle(body, writes=("out/**",))
         assert accepted.output == ["gr\u00fc\u00df\r\n", "dich\n"]
         assert world.read("out/late") == b"not closed"
+
+    @pytest.mark.parametrize("mode", ["rb", "q", "", "rw", "br+", "wb"])
+    async def test_sb24_a_mode_that_is_none_is_refused_and_loses_nothing(self, world: World, mode: str) -> None:
+        def body(workspace: Workspace) -> str:
+            with workspace.open_binary("in.txt", mode):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                return "opened"
+
+        async with await world.open() as transaction:
+            ended = await transaction.execute(Boundary(("in.txt",), ("in.txt",)), body)
+        if mode in ("rb", "br+", "wb"):
+            assert ended.unwrap().output == "opened"
+            assert bool(ended.unwrap().changes) is (mode == "wb")
+        else:
+            failed = ended.failure()
+            assert isinstance(failed, BodyFailed)
+            assert failed.cause.type == "ValueError"
 
     async def test_directories_are_moved_whole(self, world: World) -> None:
         def body(workspace: Workspace) -> list[str]:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import os
-from collections.abc import AsyncIterator
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from stepwell import Failure, build, get
+from stepwell import Failure, Success, build, get
 from stepwell.core.boundary import Boundary
 from stepwell.core.command import Command
 from stepwell.core.step_sandbox import LimitExceeded, UnsupportedBoundary
 from stepwell.core.workspace_limits import WorkspaceLimits
-from stepwell.layers import step_sandbox
+from stepwell.layers import artifacts, step_sandbox
 from stepwell.services.step_sandbox import StepSandbox, Workspace
 
 from .sandbox_world import Host, World, open_world
 from .step_sandbox_contract import StepSandboxContract, error_of
 
 HOSTS: tuple[Host, ...] = ("memory", "folder")
+MEMORY_FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else None
+"""Where a folder is in memory, if there is such a place."""
 
 
 @pytest.fixture(params=HOSTS)
@@ -95,7 +103,67 @@ async def test_w_15_a_large_output_is_spooled(tmp_path: Path) -> None:
         assert len(world.read("out/r") or b"") == size
 
 
+@pytest.mark.parametrize("host", HOSTS)
+async def test_sb36_and_cb2_an_artifact_that_is_gone_stops_all(host: Host, tmp_path: Path) -> None:
+    def body(workspace: Workspace) -> None:
+        workspace.write_text("out/small", "1")
+        workspace.write_bytes("out/large", b"2" * 100)
+
+    kept = artifacts.layer(tmp_path / "artifacts")
+    opened = open_world(host, tmp_path / "root", limits=WorkspaceLimits(inline_bytes=10), kept=kept)
+    async with opened as world, await world.open() as transaction:
+        accepted = (await transaction.execute(Boundary((), ("out/**",)), body)).unwrap()
+        before = world.snapshot()
+        for blob in glob.glob(f"{tmp_path}/artifacts/objects/*/*"):
+            os.unlink(blob)
+        assert error_of(await transaction.materialize(accepted))[0] == "not_found"
+        assert world.snapshot() == before
+
+
+@pytest.mark.parametrize(("host", "count", "most_ms"), [("memory", 10, 5), ("folder", 1_000, 250)])
+async def test_f_01_opening_and_closing_is_not_slow(host: Host, count: int, most_ms: int) -> None:
+    """The best of some rounds, in a folder in memory: it is what the work costs, and not what else the machine does."""
+    with tempfile.TemporaryDirectory(dir=MEMORY_FOLDER) as folder:
+        async with open_world(host, Path(folder) / "root") as world:
+            for number in range(count):
+                world.write(f"many/{number}", "x" * 100)
+
+            async def round_ms() -> float:
+                begun = time.perf_counter()
+                assert isinstance(await world.run(lambda _: 1, reads=("many/*",), writes=()), Success)
+                return (time.perf_counter() - begun) * 1_000
+
+            assert min([await round_ms() for _ in range(10)]) < most_ms
+
+
 # --- names as they are --------------------------------------------------------
+
+
+async def test_u_06_a_file_system_that_folds_case_gives_no_other_files_bytes(tmp_path: Path) -> None:
+    with case_folding(tmp_path) as folder:
+        async with open_world("folder", folder) as world:
+            world.write("Readme", "of another name")
+            outcome = await world.run(lambda it: it.read_text("README"), reads=("README",), writes=())
+            assert isinstance(outcome, Failure)
+
+
+@contextmanager
+def case_folding(tmp_path: Path) -> Generator[Path]:
+    """A folder of which names are the same in upper and lower case; the test is skipped where there can be none."""
+    image, mounted = tmp_path / "image", tmp_path / "mounted"
+    mounted.mkdir()
+    make = ["mkfs.ext4", "-q", "-O", "casefold", "-E", "encoding=utf8", str(image)]
+    steps = (["truncate", "-s", "16M", str(image)], make, ["mount", "-o", "loop", str(image), str(mounted)])
+    for step in steps:
+        if shutil.which(step[0]) is None or subprocess.run(step, capture_output=True, check=False).returncode:
+            pytest.skip(f"no file system that folds case can be made here: {' '.join(step[:1])} fails")
+    try:
+        folder = mounted / "root"
+        folder.mkdir()
+        _ = subprocess.run(["chattr", "+F", str(folder)], check=True)
+        yield folder
+    finally:
+        _ = subprocess.run(["umount", str(mounted)], check=True)
 
 
 @pytest.mark.parametrize("host", HOSTS)
