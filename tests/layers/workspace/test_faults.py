@@ -432,7 +432,7 @@ def test_a_state_directory_that_is_a_link_is_refused(root: Path) -> None:
 
 @contextmanager
 def mounted(place: Path, *words: str) -> Generator[Path]:
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     done = subprocess.run(["mount", *words, str(place)], check=False, capture_output=True, text=True)
     if done.returncode != 0:
         pytest.skip(f"nothing can be mounted here: {done.stderr}")
@@ -502,6 +502,17 @@ def test_n_06_a_read_only_directory_is_refused_before_anything_is_written(root: 
         error = error_of(copy_back(host, BASE, {**BASE, "src/a.py": Text("A=2\n"), "aaa": Text("x")}))
         assert error.code == "host_unavailable"
     assert read_folder(root) == BASE
+
+
+@needs_root
+def test_n_06_a_directory_that_is_mounted_read_only_is_refused_before_anything_is_written(root: Path) -> None:
+    with mounted(root / "src", "--bind", str(root / "src")) as place:
+        _ = subprocess.run(["mount", "-o", "remount,ro,bind", str(place)], check=True)
+        with opened(root) as host:
+            error = error_of(copy_back(host, BASE, {**BASE, "src/a.py": Text("A=2\n"), "aaa": Text("x")}))
+            assert error.code == "host_unavailable"
+        assert unfinished(root) == []
+        assert read_folder(root) == BASE
 
 
 @contextmanager
