@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
 from ..core.outcome import Failure, Outcome, Success
 from ..core.workspace_limits import LIMITS, WorkspaceLimits
-from ..core.workspace_path import WORKSPACE_ROOT
 from ..services.artifacts import Artifacts
-from ..services.step_sandbox import StepSandbox, UnsupportedBoundary, WorkspaceRefusal, WorkspaceTransaction
+from ..services.step_sandbox import StepSandbox, WorkspaceRefusal, WorkspaceTransaction
 from .layer import Layer, provides
 
 if TYPE_CHECKING:
+    from ..core.step_sandbox import UnsupportedBoundary
     from .workspace.memory_host import MemoryFiles
 
 __all__ = ["MemoryFiles", "layer", "layer_noop", "layer_test", "make"]
@@ -33,7 +33,7 @@ if not TYPE_CHECKING:  # most programs have no sandbox, and none of them waits f
 
 _NO_FILES: Final[Mapping[str, bytes | str]] = MappingProxyType({})
 
-Opened: TypeAlias = Outcome[WorkspaceTransaction, UnsupportedBoundary]
+Opened: TypeAlias = "Outcome[WorkspaceTransaction, UnsupportedBoundary]"
 
 
 @final
@@ -82,10 +82,11 @@ def layer(
     With `durability="process"` results survive the end of the process, but not the loss of power.
     """
 
-    roots = (os.path.realpath(root), os.path.abspath(root), WORKSPACE_ROOT)
+    roots = (os.path.realpath(root), os.path.abspath(root))
 
     @provides
     async def recipe(artifacts: Artifacts) -> AsyncIterator[StepSandbox]:
+        from ..core.workspace_path import WORKSPACE_ROOT
         from .workspace.bodies import Bodies
         from .workspace.commands import LazyCommands
         from .workspace.file_host import FileHost, HostOptions
@@ -97,7 +98,7 @@ def layer(
         if isinstance(opened, Failure):
             raise WorkspaceRefusal(opened.failure())
         host = opened.unwrap()
-        options = Options(limits, portable_names, strict_probes, roots)
+        options = Options(limits, portable_names, strict_probes, (*roots, WORKSPACE_ROOT))
         commands = LazyCommands(options, None if bwrap is None else os.fspath(bwrap), toolchain, network)
         bodies = Bodies(options, commands)
 
@@ -152,6 +153,8 @@ def layer_noop() -> Layer[StepSandbox, StepSandbox]:
     """No sandbox: `open` is refused, always."""
 
     async def refused() -> Opened:
+        from ..core.step_sandbox import UnsupportedBoundary
+
         return Failure(
             UnsupportedBoundary(message="this application has no step sandbox; give it step_sandbox.layer(root)")
         )

@@ -164,7 +164,8 @@ class Workspace(Protocol):
         """A handle on a file, as the built-in `open` gives one.
 
         It has the bytes as they were when it was opened; what is written through it is there for others once it is
-        flushed or closed.
+        flushed or closed, or the body has ended. It goes with its file when that is moved, and is for nobody when it is
+        removed. To append to what the host has, the step declares to read it too.
         """
         ...
 
