@@ -69,7 +69,10 @@ class Order:
 
 @final
 class Execution:
-    """Blocking work: `prepare`, then, as soon as there is something to hear, `collect`; at the end `end`."""
+    """Blocking work: `prepare`, then, as soon as there is something to hear, `collect`, and `end`.
+
+    Whoever takes the result says so by `hand_over`, with nothing in between at which it may be cancelled.
+    """
 
     def __init__(self, launcher: Launcher, order: Order) -> None:
         self._launcher = launcher
@@ -161,7 +164,6 @@ class Execution:
             return Failure(remains)
         dropped = pairs_of(report, "dropped")
         stdout_cut, stderr_cut = number_of(dropped, "stdout"), number_of(dropped, "stderr")
-        self._workspace = None  # it is the result's from here on
         return Success(
             CommandResult(
                 output=CommandOutput(code, _marked(stdout, stdout_cut), _marked(stderr, stderr_cut)),
@@ -184,11 +186,19 @@ class Execution:
             self.talk.give_up()
 
     def end(self) -> None:
-        """Wait until nothing of it is alive, and free what it held."""
+        """Wait until nothing of it is alive. Blocks; a second call does nothing."""
         if self.talk is not None:
             self.talk.give_up()
             self.talk.wait_for_end()
             self.talk.close()
+            self.talk = None
+
+    def hand_over(self) -> None:
+        """The workspace is the result's from here on."""
+        self._workspace = None
+
+    def drop(self) -> None:
+        """Free the workspace, unless it was handed over."""
         if self._workspace is not None:
             self._workspace.close()
 

@@ -116,11 +116,12 @@ class CommandRunner:
         bait = await to_its_end(asyncio.to_thread(Bait))
         try:
             outcome = await self._execute(self._self_test(bwrap, bait))
+            if isinstance(outcome, Success):
+                outcome.unwrap().close()
         finally:
             await to_its_end(asyncio.to_thread(bait.close))
         if isinstance(outcome, Success):
             result = outcome.unwrap()
-            result.close()
             return judge(result, bait.secret, version, self._policy.digest, self._policy.network)
         match outcome.failure():
             case CommandRefused() as refused:
@@ -138,10 +139,16 @@ class CommandRunner:
         execution = Execution(self._launcher, order)
         self._running.add(execution)
         try:
-            return await _executed(execution)
+            try:
+                outcome = await _executed(execution)
+            finally:
+                await to_its_end(asyncio.to_thread(execution.end))
+            if isinstance(outcome, Success):
+                execution.hand_over()
+            return outcome
         finally:
             self._running.discard(execution)
-            await to_its_end(asyncio.to_thread(execution.end))
+            execution.drop()
 
 
 async def _executed(execution: Execution) -> Outcome[CommandResult, RunFailure]:

@@ -6,9 +6,12 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 
 from stepwell.core.command import Command
 from stepwell.core.node import FileNode, digest_of
+from stepwell.core.outcome import Success
+from stepwell.core.workspace_limits import LIMITS
 from stepwell.layers.workspace.command.runner import CommandRunner
 
 from .world import (
@@ -21,6 +24,7 @@ from .world import (
     parent_of,
     processes_with,
     result_of,
+    sh,
     text_of,
     until,
 )
@@ -104,3 +108,28 @@ def inside(marked: str) -> list[int]:
 def children_of(process: int) -> list[int]:
     found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [each for each in found if is_alive(each) and parent_of(each) == process]
+
+
+async def test_who_is_cancelled_when_the_command_has_just_ended_keeps_none_of_its_memory(runner: CommandRunner) -> None:
+    """What it left is then being looked through, or was already, by a thread of ours."""
+    result = await result_of(runner, sh("true"))
+    result.close()
+    before = len(os.listdir("/proc/self/fd"))
+    loop = asyncio.get_running_loop()
+    for turn in range(30):
+        running = loop.create_task(runner.run(files({"in": "x"}), declared(), sh("echo x > f"), LIMITS))
+        await until(lambda: running.done() or keepers_of(os.getpid()))  # noqa: B023 - it is awaited at once
+        await until(lambda: not keepers_of(os.getpid()))
+        for _ in range(turn % 10):
+            await asyncio.sleep(0)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            outcome = await running
+            assert isinstance(outcome, Success)
+            outcome.unwrap().close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def keepers_of(process: int) -> list[int]:
+    launchers = [it for it in processes_with("launch.launcher") if parent_of(it) == process]
+    return [it for launcher in launchers for it in children_of(launcher)]
