@@ -71,9 +71,12 @@ class Bodies:
         output: object = None
         failure: Exception | None = None
         limit = asyncio.timeout(wall / 1_000)
+        cancelled = _cancellations()
         try:
             async with limit:
                 output = await self._result(body, ScopedWorkspace(session))
+            if limit.expired():  # and the body went on
+                return LimitExceeded("wall", wall, wall)
             session.finish()
         except TimeoutError as error:
             if limit.expired():
@@ -89,6 +92,8 @@ class Bodies:
             failure = error
         finally:
             session.end()
+        if _cancellations() > cancelled:
+            raise asyncio.CancelledError("the body went on after it was cancelled")
         if session.exceeded is not None:
             return session.exceeded
         return self._ended(session, seed, output, failure)
@@ -106,6 +111,8 @@ class Bodies:
             if isinstance(called, BaseException):
                 raise called
             result = called.output
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise TypeError("the body of a step is a generator, which is not executed; let it return instead of yield")
         return await cast(Awaitable[object], result) if inspect.isawaitable(result) else result
 
     def _ended(self, session: Session, seed: Seed, output: object, failure: Exception | None) -> Ended:
@@ -130,6 +137,12 @@ class Bodies:
         )
 
 
+def _cancellations() -> int:
+    """How often the present task was asked to end, and did not yet."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
 @dataclass(frozen=True, slots=True)
 class _Returned:
     output: object
@@ -139,5 +152,5 @@ def _called(body: Callable[[Workspace], object], workspace: Workspace) -> _Retur
     """What the body gives or raises, as a value: a future cannot hold every exception."""
     try:
         return _Returned(body(workspace))
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
+    except BaseException as error:
         return error

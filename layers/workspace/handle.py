@@ -32,8 +32,8 @@ def draft_of(source: BinaryIO | None) -> Bytes:
 class Handle(io.BufferedIOBase):
     """Reads and writes bytes of its own: those of the file when it was opened.
 
-    `check` raises when the workspace is gone, and is asked before everything. `publish` is given what was written,
-    whenever the handle is flushed or closed with something to tell.
+    `check` raises when the workspace is gone, and is asked before everything. `publish`, which raises then too, is
+    given what was written, whenever the handle is flushed or closed with something to tell.
     """
 
     def __init__(
@@ -122,7 +122,6 @@ class Handle(io.BufferedIOBase):
     def _tell(self) -> None:
         if self._told or self._publish is None:
             return
-        self._check()
         at = self._bytes.tell()
         _ = self._bytes.seek(0)
         try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import BinaryIO, NoReturn, final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from ...core.boundary import Declaration
 from ...core.effect import Effect, as_effect
@@ -23,6 +25,14 @@ from .host import Seed
 from .spool import Spool
 
 __all__ = ["Session"]
+
+
+@final
+@dataclass(slots=True)
+class _Place:
+    """Where the file of an open handle is now; None once it was removed: what is written then, nobody can see."""
+
+    at: str | None
 
 
 @final
@@ -55,7 +65,8 @@ class Session:
         self._has = has
         self._lock = RLock()
         self._ended = False
-        self._handles: WeakSet[Handle] = WeakSet()
+        self._handles: WeakKeyDictionary[Handle, _Place] = WeakKeyDictionary()
+        """In the order in which they were opened; it is also that in which they are flushed at the end."""
 
     # --- life ---------------------------------------------------------------
 
@@ -143,6 +154,7 @@ class Session:
             at = self._target(text, last=False)
             _ = self._found("stat", at)
             self._did(self.overlay.drop(at))
+            self._moved(at, None)
 
     def rename(self, old: str, new: str) -> None:
         with self._lock:
@@ -155,11 +167,14 @@ class Session:
             else:
                 self._did(self.overlay.put(target, node))
                 self._did(self.overlay.drop(source))
+                self._moved(target, None)
+                self._moved(source, target)
 
     def set_executable(self, text: str, executable: bool) -> None:
         with self._lock:
             at = self._target(text)
-            node = self._found("stat", at)
+            is_file = isinstance(self.overlay.node(at), FileNode)
+            node = self._found("read" if is_file else "stat", at)  # its bytes are an output from now on
             if not isinstance(node, FileNode):
                 _refuse("unsupported_file_type", f"{text} is no file")
             if node.executable != executable:
@@ -170,45 +185,57 @@ class Session:
             at = self._target(text, last=False)
             if self.overlay.node(at) is not None:
                 _refuse("already_exists", f"{text} is there already")
+            if not _is_unicode(target):
+                _refuse("invalid_path", f"the link {text} to {target!a} cannot be: its target is no valid Unicode")
             self._did(self.overlay.put(at, LinkNode(target)))
 
     def queue(self, effect: object) -> None:
         with self._lock:
             self._check()
-            self.effects.append(as_effect(effect))
+            asked = as_effect(effect)
+            self.effects.append(replace(asked, payload=deepcopy(asked.payload)))  # the body may go on changing its own
 
     # --- handles ------------------------------------------------------------
 
     def open(self, text: str, mode: OpenMode) -> Handle:
         with self._lock:
             if mode == "r":
-                return self._opened(Handle(text, self.contents(self._file(text).digest), self._check))
+                return self._opened(Handle(text, self.contents(self._file(text).digest), self._check), _Place(None))
             at = self._target(text)
             there = self.overlay.node(at)
             if mode[0] == "x" and there is not None:
                 _refuse("already_exists", f"{text} is there already")
-            if mode == "r+" or (mode[0] == "a" and there is not None):
+            if mode == "r+" or (mode[0] == "a" and self._is_there(at)):
                 source = self.contents(self._file(text).digest)
             else:
                 source = None
                 self._write(at, io.BytesIO())  # it is there, and empty, from now on
+            place = _Place(at)
             handle = Handle(
                 text,
                 draft_of(source),
                 self._check,
-                lambda written: self._published(at, written),
+                lambda written: self._published(place, written),
                 reads=mode.endswith("+"),
                 appends=mode[0] == "a",
             )
-            return self._opened(handle)
+            return self._opened(handle, place)
 
-    def _opened(self, handle: Handle) -> Handle:
-        self._handles.add(handle)
+    def _opened(self, handle: Handle, place: _Place) -> Handle:
+        self._handles[handle] = place
         return handle
 
-    def _published(self, at: str, written: Bytes) -> None:
+    def _published(self, place: _Place, written: Bytes) -> None:
         with self._lock:
-            self._write(at, written)
+            self._check()
+            if place.at is not None:
+                self._write(place.at, written)
+
+    def _moved(self, source: str, target: str | None) -> None:
+        """Let the handles on what was at `source` write to where it is now."""
+        for place in self._handles.values():
+            if place.at == source:
+                place.at = target
 
     # --- parts --------------------------------------------------------------
 
@@ -256,7 +283,7 @@ class Session:
             return node
         if node is None:
             self._note_nothing(look, at)
-        elif look == "read" and not self._declaration.reads(at):
+        elif look == "read" and node != DirNode() and not self._declaration.reads(at):
             self.observations.note(look, at, UNDECLARED)
             return None
         else:
@@ -275,10 +302,20 @@ class Session:
         node = self._look(look, at)
         if node is not None:
             return node
+        self._refuse_undeclared(at)
+        raise WorkspaceFileNotFound(WorkspaceError("not_found", f"the workspace has no {at}"))
+
+    def _is_there(self, at: str) -> bool:
+        """Whether there is a file to go on with. One that the host has, and the step did not declare, is a refusal."""
+        if self._look("read", at) is not None:
+            return True
+        self._refuse_undeclared(at)
+        return False
+
+    def _refuse_undeclared(self, at: str) -> None:
         if at in self.observations.undeclared and self._declaration.mode == "hard":
             hint = "add it to the reads of the step's Boundary"
             _refuse("undeclared_read", f"{at} is not declared, so that the step cannot see it: {hint}")
-        raise WorkspaceFileNotFound(WorkspaceError("not_found", f"the workspace has no {at}"))
 
     def _write(self, at: str, source: Bytes) -> None:
         digest, size = self._spool.put_file(source)
@@ -293,14 +330,21 @@ class Session:
             _refuse("invalid_path", f"{source} cannot be moved into itself, to {target}")
         if self.overlay.node(target) is not None:
             _refuse("already_exists", f"{target} is there already")
+        moved = {path: self._movable(path, target + path.removeprefix(source)) for path in self.overlay.below(source)}
         self._did(self.overlay.make_dir(target))
-        moved = self.overlay.below(source)
-        for path in moved:
-            node = self._found("read", path) if self.overlay.node(path) != DirNode() else DirNode()
+        for path, node in moved.items():
             there = target + path.removeprefix(source)
             self._did(self.overlay.make_dir(there) if isinstance(node, DirNode) else self.overlay.put(there, node))
         for path in (*moved, source):
             self._did(self.overlay.drop(path))
+            self._moved(path, target + path.removeprefix(source))
+
+    def _movable(self, path: str, target: str) -> Node:
+        """What is at a path, if it can be moved to another."""
+        there = file_path(target, self._roots, self._limits)
+        if isinstance(there, PathProblem):
+            _refuse_path(there)
+        return self._found("stat" if self.overlay.node(path) == DirNode() else "read", path)
 
     def _did(self, problem: WorkspaceError | LimitExceeded | None) -> None:
         if problem is None:
@@ -308,6 +352,14 @@ class Session:
         if isinstance(problem, LimitExceeded) and self.exceeded is None:
             self.exceeded = problem
         raise WorkspaceRefusal(problem)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        _ = text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _seen(node: Node, overlay: Overlay, at: str) -> str:
