@@ -58,14 +58,16 @@ def classify(
     host_has: Callable[[str], bool],
     shown: Sequence[str],
     private: Sequence[str] = (),
+    hidden: Sequence[str] = (),
     strict_probes: bool = False,
 ) -> Sightings:
     """Which look-ups saw something, would have on the host, or would not.
 
     `declared` says whether a path in the workspace is a declared read, `seeded` whether it stood there at first,
     `host_has` whether the host has it, relative or absolute. `shown` are the absolute places that the sandbox shows of
-    the host, `private` those that are the command's own besides the workspace, such as its /tmp. With `strict_probes` a
-    probe in the workspace is an undeclared read too.
+    the host, `private` those that are the command's own besides the workspace, such as its /tmp. What is `hidden` is
+    not shown although it lies in a shown place, but for shown places in it. With `strict_probes` a probe in the
+    workspace is an undeclared read too.
     """
     seen: list[Lookup] = []
     own: set[str] = set()
@@ -77,7 +79,7 @@ def classify(
             seen.append(lookup)
         if lookup.present or (lookup.kind == "create" and (lookup.in_workspace or _is_within(path, private))):
             own.add(path)  # from here on it is the body's own, also when it is removed
-        if path in own or (seeded(path) or declared(path) if lookup.in_workspace else _is_shown(path, shown)):
+        if path in own or (seeded(path) or declared(path) if lookup.in_workspace else _is_shown(path, shown, hidden)):
             continue
         is_read = (lookup.kind != "stat" and host_has(path)) or (strict_probes and lookup.in_workspace)
         (undeclared if is_read else probes).add(path)
@@ -89,9 +91,12 @@ def is_beneath(path: str, place: str) -> bool:
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
-def _is_shown(path: str, shown: Sequence[str]) -> bool:
+def _is_shown(path: str, shown: Sequence[str], hidden: Sequence[str]) -> bool:
     # A directory above a shown place has to be there too, with nothing in it but the way.
-    return _is_within(path, shown) or any(is_beneath(place, path) for place in shown)
+    if any(is_beneath(place, path) for place in shown):
+        return True
+    inmost = max((place for place in (*shown, *hidden) if is_beneath(path, place)), key=len, default=None)
+    return inmost is not None and inmost not in hidden
 
 
 def _is_within(path: str, places: Sequence[str]) -> bool:

@@ -64,6 +64,19 @@ def test_what_is_shown_and_the_way_to_it_are_no_reads(path: str) -> None:
     assert undeclared(Lookup("read", "/usrlocal", False)) == (("/usrlocal",), ())
 
 
+def test_what_is_hidden_in_a_shown_place_is_not_shown_but_for_what_is_shown_in_it() -> None:
+    looks = [Lookup("read", f"/usr/{path}", False) for path in ("x", "src/x", "src", "src/venv/x", "src/venv")]
+    found = classify(
+        looks,
+        declared=lambda path: False,
+        seeded=lambda path: False,
+        host_has=lambda path: True,
+        shown=("/usr", "/usr/src/venv"),
+        hidden=("/usr/src",),
+    )
+    assert found.undeclared == ("/usr/src/x",)
+
+
 def test_what_the_command_made_is_its_own_from_then_on() -> None:
     for path in ("own", "/tmp/own"):
         made = Lookup("create", path, False)

@@ -78,7 +78,7 @@ class Execution:
         self._launcher = launcher
         self._order = order
         self._is_wanted = True
-        self._view = View((), (), {}, ())
+        self._view = View((), (), (), (), {}, ())
         self._workspace: Workspace | None = None
         self.talk: Talk | None = None
 
@@ -88,7 +88,7 @@ class Execution:
         self._view = order.policy.view(order.command)
         asked: Message = {
             "bound": self._view.bound,
-            "late": self._view.late,
+            "avoided": self._view.all_bound,
             "bytes": order.bytes,
             "etc": ETC_FILES,
             "inodes": order.nodes,
@@ -122,6 +122,7 @@ class Execution:
             "memory": limits.memory,
             "output_bytes": limits.output_bytes,
             "processes": limits.processes,
+            "hidden": self._view.hidden,
             "shown": self._view.shown,
             "trace": limits.trace,
             "wall_ms": order.wall_ms,
@@ -173,6 +174,7 @@ class Execution:
                 lookups=_lookups(files[0]),
                 complete=report["complete"] is True,
                 shown=self._view.shown,
+                hidden=self._view.hidden,
                 private=PRIVATE,
                 stdout_cut=bool(stdout_cut),
                 stderr_cut=bool(stderr_cut),

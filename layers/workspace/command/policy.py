@@ -93,22 +93,35 @@ WRITABLE: Final = {"ws": WORKSPACE, "home": HOME, "tmp": "/tmp"}
 class View:
     """What one command sees of the host: places that are bound, links beside them, and all that is shown so or made.
 
-    `late` are places that lie in what belongs to the command, and are bound on top of that.
+    `late` are places that lie in what belongs to the command, and are bound on top of it. `hidden` lie in what is
+    bound, and are empty there but for `own`, places that the command needs and that lie in either.
     """
 
     bound: tuple[str, ...]
     late: tuple[str, ...]
+    hidden: tuple[str, ...]
+    own: tuple[str, ...]
     links: Mapping[str, str]
     shown: tuple[str, ...]
+
+    @property
+    def all_bound(self) -> tuple[str, ...]:
+        return (*self.bound, *self.late, *self.own)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How commands are isolated; all of it, and nothing else, decides its digest."""
+    """How commands are isolated; all of it, and nothing else, decides its digest.
+
+    `roots` are places of the host that are shown to every command, and `hidden` those that are shown to none, though
+    they may lie in what is shown: the folder whose files are declared, above all. Where that is differs from machine to
+    machine, so it is no part of the digest.
+    """
 
     roots: tuple[str, ...] = ()
     network: bool = False
+    hidden: tuple[str, ...] = ()
     leaks: tuple[str, ...] = ()
     """Arguments of bubblewrap that open what should be closed: by these a test sees that the proof notices."""
 
@@ -130,15 +143,27 @@ class Policy:
         """What a command sees. This looks at the host."""
         system = [place for place in ALWAYS if os.path.lexists(place)]
         links = {place: os.readlink(place) for place in system if os.path.islink(place)}
-        needed = (*self.roots, *closure(command.argv, command.env))
-        own = [place for place in dict.fromkeys(needed) if not _is_within(place, system)]
-        late = [place for place in own if _is_within(place, PRIVATE)]
         names = (*ETC_OF_HOST, *(ETC_FOR_NETWORK if self.network else ()))
         etc = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
-        bound = [place for place in system if place not in links] + etc
-        bound += [place for place in own if place not in late]
-        made = [f"/etc/{name}" for name in ETC_FILES]
-        return View(tuple(bound), tuple(late), links, (*system, *etc, *own, *made, *KERNEL))
+        roots = [place for place in dict.fromkeys(self.roots) if not _is_within(place, system)]
+        hidden = tuple(
+            it for it in dict.fromkeys(self.hidden) if _is_within(it, [*system, *roots]) and os.path.isdir(it)
+        )
+        needed = [place for place in closure(command.argv, command.env, hidden) if place not in roots]
+        on_top = [place for place in needed if _is_within(place, (*PRIVATE, *hidden))]
+        at_once = [place for place in (*roots, *needed) if place not in on_top]
+        return View(
+            bound=(
+                *(it for it in system if it not in links),
+                *etc,
+                *(it for it in at_once if not _is_within(it, PRIVATE)),
+            ),
+            late=tuple(place for place in at_once if _is_within(place, PRIVATE)),
+            hidden=hidden,
+            own=tuple(on_top),
+            links=links,
+            shown=(*system, *etc, *roots, *needed, *(f"/etc/{name}" for name in ETC_FILES), *KERNEL),
+        )
 
     def argv(self, command: Command, view: View, at: str) -> list[str]:
         """The arguments of bubblewrap. `at` is where the command's own file system is mounted meanwhile."""
@@ -150,9 +175,15 @@ class Policy:
         words += ["--proc", "/proc", "--remount-ro", "/proc"]
         for folder, place in WRITABLE.items():
             words += ["--bind", f"{at}/{folder}", place]
-        for place in view.late:
-            words += ["--ro-bind", place, place]
+        words += _bound(view.late)
+        words += [word for place in view.hidden for word in ("--tmpfs", place)]
+        words += _bound(view.own)
+        words += [word for place in view.hidden for word in ("--remount-ro", place)]
         return [*words, *self.leaks, "--chdir", WORKSPACE, "--", *command.argv]
+
+
+def _bound(places: Sequence[str]) -> list[str]:
+    return [word for place in places for word in ("--ro-bind", place, place)]
 
 
 def _is_within(place: str, places: Sequence[str]) -> bool:

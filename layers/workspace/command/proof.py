@@ -97,7 +97,7 @@ class Bait:
             "process": str(os.getpid()),
             "secret": self.secret,
             "started": started,
-            "system": ":".join((*view.bound, *view.late)),
+            "system": ":".join(view.all_bound),
             "tcp": str(self._tcp.getsockname()[1]),
             "udp": str(self._udp.getsockname()[1]),
             "unix": f"{self._folder}/unix",

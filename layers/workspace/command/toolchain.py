@@ -18,13 +18,14 @@ PARTS: Final = ("bin", "include", "lib", "lib64", "libexec", "pyvenv.cfg")
 """What belongs to an installation below its prefix. Other things in the same folder may be somebody's own."""
 
 
-def closure(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+def closure(argv: Sequence[str], env: Mapping[str, str], hidden: Sequence[str] = ()) -> tuple[str, ...]:
     """The absolute places that the program of `argv` needs besides those of the system, sorted.
 
-    A program in the workspace, or one that is not found, needs none.
+    A program in the workspace, or one that is not found, needs none. What is `hidden` does not belong to the system,
+    wherever it lies.
     """
     found = _program(argv[0], env.get("PATH", DEFAULT_PATH))
-    return tuple(sorted(set(_needed(found)))) if found is not None else ()
+    return tuple(sorted(set(_needed(found, hidden)))) if found is not None else ()
 
 
 def _program(name: str, path: str) -> str | None:
@@ -33,10 +34,10 @@ def _program(name: str, path: str) -> str | None:
     return shutil.which(name, path=path)
 
 
-def _needed(program: str) -> Iterator[str]:
+def _needed(program: str, hidden: Sequence[str]) -> Iterator[str]:
     """The installations of a program and of what it is a link to; a virtual environment stands on another one."""
     for file in (program, os.path.realpath(program)):
-        if _is_of_system(file):
+        if _is_of_system(file) and not _lies_in(file, hidden):
             continue
         prefix = os.path.dirname(os.path.dirname(file))
         parts = [f"{prefix}/{part}" for part in PARTS if os.path.exists(f"{prefix}/{part}")]
@@ -44,10 +45,14 @@ def _needed(program: str) -> Iterator[str]:
             yield from parts
             python = f"{prefix}/bin/python"
             if os.path.exists(f"{prefix}/pyvenv.cfg") and os.path.realpath(python) != os.path.realpath(program):
-                yield from _needed(os.path.realpath(python))
+                yield from _needed(os.path.realpath(python), hidden)
         else:
             yield file
 
 
 def _is_of_system(file: str) -> bool:
-    return any(file.startswith(f"{place}/") for place in ALWAYS)
+    return _lies_in(file, ALWAYS)
+
+
+def _lies_in(file: str, places: Sequence[str]) -> bool:
+    return any(file.startswith(f"{place}/") for place in places)

@@ -62,7 +62,7 @@ class CommandResult:
     `tree` has every file, link and empty directory of the workspace, but not directories that were made for outputs and
     stayed empty. Set-id and sticky bits are dropped, and hard links are files of their own. `lookups` are what was
     looked up, in order; all of them, if `complete`. `shown` are the absolute places that the sandbox shows of the host,
-    `private` those that are the command's own.
+    `private` those that are the command's own, and `hidden` those that are not shown although they lie in a shown one.
     """
 
     output: CommandOutput
@@ -73,6 +73,7 @@ class CommandResult:
     complete: bool
     shown: tuple[str, ...]
     private: tuple[str, ...]
+    hidden: tuple[str, ...]
     stdout_cut: bool
     stderr_cut: bool
 
@@ -92,6 +93,7 @@ class CommandResult:
             host_has=host_has,
             shown=self.shown,
             private=self.private,
+            hidden=self.hidden,
             strict_probes=strict_probes,
         )
 

@@ -56,6 +56,8 @@ _ACCESSAT2: Final = Call("stat", 1, at=0, flags=3)
 _READLINKAT: Final = Call("readlink", 1, at=0, keeps_link=True)
 _EXEC: Final = Call("exec", 0)
 _EXECAT: Final = Call("exec", 1, at=0, flags=4)
+_TAKE: Final = Call("read", 0, keeps_link=True)
+_TAKEAT: Final = Call("read", 1, at=0, keeps_link=True)
 _LIST: Final = Call("list", -1, at=0)
 
 NEW_REFUSED: Final = frozenset(
@@ -100,6 +102,11 @@ X86_64: Final = Machine(
         322: _EXECAT,
         78: _LIST,  # getdents
         217: _LIST,  # getdents64
+        82: _TAKE,  # rename: what it names anew it could not have had otherwise
+        264: _TAKEAT,  # renameat
+        316: _TAKEAT,  # renameat2
+        86: _TAKE,  # link
+        265: _TAKEAT,  # linkat
     },
     forks=frozenset({56, 57, 58, 435}),  # clone, fork, vfork, clone3
     clone=56,
@@ -132,6 +139,9 @@ AARCH64: Final = Machine(
         221: _EXEC,
         281: _EXECAT,
         61: _LIST,  # getdents64
+        38: _TAKEAT,  # renameat
+        276: _TAKEAT,  # renameat2
+        37: _TAKEAT,  # linkat
     },
     forks=frozenset({220, 435}),  # clone, clone3
     clone=220,

@@ -85,7 +85,7 @@ class Keeper:
         seen = {"/stepwell/ws": "ws", "/stepwell/home": "home", "/tmp": "tmp", "/dev/shm": "shm"}
         places = Places(machine, {path: space.folders[name] for path, name in seen.items()})
         self._decoder = Decoder(machine, places)
-        self._tally = Tally(texts_of(order, "shown"), self._number("trace"))
+        self._tally = Tally(texts_of(order, "shown"), texts_of(order, "hidden"), self._number("trace"))
         self._outputs = {name: Output(name, self._number("output_bytes")) for name in ("stdout", "stderr")}
         self._child: Child | None = None
         self._tasks: Tasks | None = None

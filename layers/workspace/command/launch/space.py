@@ -75,7 +75,7 @@ def make_space(asked: Message) -> Space:
     except OSError as error:
         raise SpaceRefused("user_namespaces", str(error)) from None
     bound = texts_of(asked, "bound")
-    at = _free_place([*bound, *texts_of(asked, "late")])
+    at = _free_place(texts_of(asked, "avoided"))
     try:
         mount("none", "/", "", PRIVATE | RECURSIVE, "")
         options = f"size={asked['bytes']},nr_inodes={asked['inodes']},mode=0755"

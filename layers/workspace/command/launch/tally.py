@@ -17,15 +17,17 @@ BYTES: Final = 64 << 20
 
 @final
 class Tally:
-    """Keeps looks in the order of the first of each kind, up to a limit; those of `shown` places are not kept.
+    """Keeps looks in the order of the first of each kind, up to a limit.
 
-    There is a limit on their bytes too: a path has up to 4 KiB, and what it is kept in is memory of the host.
+    Those of `shown` places are not kept, unless these are `hidden`. There is a limit on their bytes too: a path has up
+    to 4 KiB, and what it is kept in is memory of the host.
     """
 
-    def __init__(self, shown: Sequence[str], limit: int) -> None:
+    def __init__(self, shown: Sequence[str], hidden: Sequence[str], limit: int) -> None:
         places = [place.rstrip("/") for place in shown]
         self._shown = tuple(f"{place}/" for place in places)
         self._above = frozenset(above for place in places for above in _above(place))
+        self._hidden = tuple(f"{place}/" for place in hidden)
         self._limit = limit
         self._room = BYTES
         self._counts: dict[Look, int] = {}
@@ -33,7 +35,7 @@ class Tally:
 
     def note(self, looks: Sequence[Look]) -> None:
         for look in looks:
-            if f"{look.path}/".startswith(self._shown) or look.path in self._above:
+            if self._is_shown(look.path):
                 continue
             if look in self._counts:
                 self._counts[look] += 1
@@ -42,6 +44,10 @@ class Tally:
                 self._room -= len(look.path)
             else:
                 self.complete = False
+
+    def _is_shown(self, path: str) -> bool:
+        inside = f"{path}/"
+        return path in self._above or (inside.startswith(self._shown) and not inside.startswith(self._hidden))
 
     def written(self) -> int:
         """A descriptor of a file in memory with a line of JSON for each look."""

@@ -297,3 +297,33 @@ async def test_nothing_can_be_written_but_what_belongs_to_the_command(runner: Co
     places = {WORKSPACE, HOME, "/tmp", "/dev", "/dev/pts", "/dev/shm"}
     assert set(result.output.stdout.decode().split()) <= devices | places
     result.close()
+
+
+async def test_b_02_the_folder_of_the_declared_files_is_hidden_also_within_what_is_shown(tmp_path: Path) -> None:
+    """A project may lie in /usr/src, or in a folder that is shown as a whole; its environment may lie in it."""
+    project = tmp_path / "src" / "app"
+    for name in ("venv/bin", "venv/lib"):
+        (project / name).mkdir(parents=True)
+    for path, text in {"secret": "s3cr3t", "venv/lib/x": "tool's own", "../beside": "shown"}.items():
+        (project / path).write_text(text)
+    program = project / "venv" / "bin" / "tool"
+    program.write_text(f"#!/bin/sh\ncd {project}; cat secret venv/lib/x ../beside; ls; touch new\n")
+    program.chmod(0o755)
+    own = CommandRunner(python=PYTHON, policy=Policy(roots=(str(tmp_path),), hidden=(str(project),)))
+    result = await result_of(own, Command((str(program),)))
+    assert result.output.stdout == b"tool's ownshownvenv\n"
+    assert result.output.stderr.decode().count("Read-only file system") == 1
+    assert undeclared(result, os.path.lexists) == (f"{project}/secret",)
+    result.close()
+    await own.close()
+
+
+@must_be_root
+async def test_b_02_a_folder_below_usr_is_hidden_too(tmp_path: Path) -> None:
+    project = Path("/usr/src")
+    own = CommandRunner(python=PYTHON, policy=Policy(hidden=(str(project),)))
+    result = await result_of(own, sh("ls -A /usr/src; cat /usr/src/secret"))
+    assert result.output.stdout == b""
+    assert undeclared(result, lambda path: path == "/usr/src/secret") == ("/usr/src/secret",)
+    result.close()
+    await own.close()

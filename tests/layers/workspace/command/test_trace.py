@@ -169,6 +169,8 @@ async def test_all_ways_to_look_something_up_are_told_apart(runner: CommandRunne
         "attempt(lambda: os.execv('exec', ['exec']))\n"
         "attempt(lambda: os.open('create', os.O_WRONLY | os.O_CREAT))\n"
         "attempt(lambda: os.open('handle', os.O_PATH))\n"
+        "attempt(lambda: os.rename('rename', 'x'))\n"
+        "attempt(lambda: os.link('link', 'x'))\n"
         "os.mkdir('at'); at = os.open('at', os.O_RDONLY)\n"
         "attempt(lambda: os.open('read', os.O_RDONLY, dir_fd=at))\n"
         "attempt(lambda: os.stat('stat', dir_fd=at))\n"
@@ -183,6 +185,8 @@ async def test_all_ways_to_look_something_up_are_told_apart(runner: CommandRunne
         "exec": "exec",
         "create": "create",
         "handle": "stat",
+        "rename": "read",
+        "link": "read",
         "at/read": "read",
         "at/stat": "stat",
     }
