@@ -126,27 +126,40 @@ def test_threads_may_put_the_same_at_the_same_time(tmp_path: Path, behind: Behin
 
 RIVAL = """
 import asyncio, sys
-from pathlib import Path
-from tests.contract.artifacts_world import opened
+from stepwell import Artifacts, build, get
+from stepwell.layers import artifacts, clock
 
-async def main() -> None:
-    async with opened("files", Path(sys.argv[1])) as world:
-        for number in range(40):
-            digest = await world.put(b"%d" % (number % 4))
-            await world.clock.advance(1)
-            await world.artifacts.collect([], grace_ms=30)
-            assert (await world.artifacts.get(digest)).unwrap() == b"%d" % (number % 4)
+async def main(root: str, first: int, last: int) -> None:
+    async with build(artifacts.layer(root) | clock.layer()) as built:
+        service = get(built.unwrap(), Artifacts)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for number in range(first, last):
+            digest = (await service.put(b"%d" % number)).unwrap()
+            (await service.collect([], grace_ms=3_600_000)).unwrap()
+            assert (await service.get(digest)).unwrap() == b"%d" % number
 
-asyncio.run(main())
+asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
 """
 
 
-def test_processes_put_and_collect_at_the_same_time(tmp_path: Path, behind: BehindFiles) -> None:
-    """Each finds what it has just put: no collection of another takes what was put meanwhile."""
-    command = [sys.executable, "-c", RIVAL, str(tmp_path / "kept")]
-    rivals = [subprocess.Popen(command, cwd=Path(__file__).parents[2]) for _ in range(3)]
-    assert [rival.wait() for rival in rivals] == [0, 0, 0]
-    assert all(digest_of(data) == digest for digest, data in behind.kept().items())
+def rival_of(root: Path, first: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", RIVAL, str(root), str(first), str(first + 20)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+async def test_processes_put_and_collect_at_the_same_time(tmp_path: Path, behind: BehindFiles) -> None:
+    """All that is there is old, and every process goes over it; none takes what another has put again meanwhile."""
+    async with opened("files", tmp_path / "kept") as world:
+        for number in range(150):
+            _ = await world.put(b"%d" % number)
+    rivals = [rival_of(tmp_path / "kept", first) for first in (0, 20, 40)]
+    for rival in rivals:
+        assert rival.stdout is not None
+        assert await asyncio.to_thread(rival.stdout.readline) == b"ready\n"
+    ended = await asyncio.gather(*(asyncio.to_thread(rival.communicate, b"go\n") for rival in rivals))
+    assert [rival.returncode for rival in rivals] == [0, 0, 0], ended
+    assert behind.kept() == {digest_of(b"%d" % number): b"%d" % number for number in range(60)}
     assert behind.half_written() == []
 
 

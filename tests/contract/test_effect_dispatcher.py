@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event, get_ident
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import pytest
 
-from stepwell import Failure, Layer, Store, Success, Unavailable, build, get, provides
+from stepwell import (
+    Failure,
+    InvalidState,
+    Outcome,
+    Snapshot,
+    Store,
+    StoreDefinition,
+    Success,
+    TooLarge,
+    Unavailable,
+    build,
+    get,
+)
 from stepwell.core.node import digest_of
 from stepwell.layers import clock, effect_dispatcher, ids, ledger, store, wake_bus
 from stepwell.layers.effect_dispatcher import DELIVERED, Delivery, MemoryEffectDispatcher
 from stepwell.services.effect_dispatcher import Dispatched, Effect, EffectDispatcher, EffectFailed
+from stepwell.services.store import Initial
 
 from .effect_dispatcher_contract import MAIL, OTHER, EffectDispatcherContract, World
+from .store_doubles import PlainStore, given_store
 
 WAIT_S = 60
+
+_T = TypeVar("_T")
 
 Host: TypeAlias = Literal["memory", "sqlite"]
 HOSTS: tuple[Host, ...] = ("memory", "sqlite")
@@ -209,6 +225,36 @@ async def test_an_async_function_that_is_cancelled_has_not_delivered(tmp_path: P
     assert sent == [MAIL.key]
 
 
+class FarStore(PlainStore):
+    """A store to which a call takes a turn of the loop, in which a cancellation arrives first."""
+
+    async def get_or_create(
+        self, definition: StoreDefinition[_T], id: str, initial: Initial[_T]
+    ) -> Outcome[Snapshot[_T], InvalidState | TooLarge | Unavailable]:
+        await asyncio.sleep(0)
+        return await super().get_or_create(definition, id, initial)
+
+
+async def test_a_cancellation_after_delivery_does_not_make_it_be_sent_twice(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    async def deliver(effect: Effect) -> None:
+        sent.append(effect.key)
+        task = asyncio.current_task()
+        assert task is not None
+        _ = task.cancel()
+
+    async with (
+        opened("memory", tmp_path, deliver) as (_, near),
+        build(effect_dispatcher.layer(deliver) | given_store(FarStore(near))) as built,
+    ):
+        dispatcher = get(built.unwrap(), EffectDispatcher)
+        with pytest.raises(asyncio.CancelledError):
+            _ = await asyncio.create_task(dispatcher.dispatch(MAIL))
+        assert await dispatcher.dispatch(MAIL) == Success(Dispatched("mail:1", again=True))
+    assert sent == [MAIL.key]
+
+
 # --- where nothing can be recorded --------------------------------------------------
 
 
@@ -231,20 +277,12 @@ async def test_what_was_delivered_and_could_not_be_recorded_says_so(tmp_path: Pa
         await closing.__aexit__(None, None, None)
 
     _, kept = await closing.__aenter__()
-    async with build(effect_dispatcher.layer(deliver) | _of(kept)) as built:
+    async with build(effect_dispatcher.layer(deliver) | given_store(kept)) as built:
         refused = (await get(built.unwrap(), EffectDispatcher).dispatch(MAIL)).failure()
     assert isinstance(refused, Unavailable)
     assert refused.applied == "unknown"
     assert "'mail:1' was delivered, and that could not be recorded" in refused.reason
     assert sent == ["mail:1"]
-
-
-def _of(kept: Store) -> Layer[Store, Store]:
-    @provides
-    def recipe() -> Iterator[Store]:
-        yield kept
-
-    return recipe
 
 
 # --- the list, and none -------------------------------------------------------------
