@@ -72,7 +72,9 @@ class LazyCommands:
         from .command.runner import CommandRunner
 
         if self._runner is None:
-            self._runner = CommandRunner(bwrap=self._bwrap, policy=Policy(self._toolchain, self._network))
+            # The folder itself may lie in what is shown, e.g. in /usr/src.
+            policy = Policy(self._toolchain, self._network, hidden=self._options.roots)
+            self._runner = CommandRunner(bwrap=self._bwrap, policy=policy)
         return self._runner
 
 

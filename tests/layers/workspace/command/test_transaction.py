@@ -1,0 +1,64 @@
+"""Commands as bodies of a transaction over a folder: from what they read to what is written back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from stepwell import build, get
+from stepwell.core.boundary import Boundary
+from stepwell.core.command import Command
+from stepwell.core.outcome import Failure, Success
+from stepwell.core.step_sandbox import UndeclaredRead
+from stepwell.layers import artifacts, clock, step_sandbox
+from stepwell.services.step_sandbox import StepSandbox
+
+from .world import needs_bwrap, sh
+
+pytestmark = needs_bwrap
+
+
+@asynccontextmanager
+async def sandbox_over(root: Path, *toolchain: str) -> AsyncGenerator[StepSandbox]:
+    layer = step_sandbox.layer(root, toolchain=toolchain)
+    async with build(layer | artifacts.layer_test() | clock.layer_test()) as built:
+        assert isinstance(built, Success), built
+        yield get(built.unwrap(), StepSandbox)
+
+
+async def test_a_01_a_command_that_keeps_to_its_boundary_is_accepted_and_written_back(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("alpha\n")
+    boundary = Boundary(reads=("in.txt",), writes=("out/r",))
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        outcome = await transaction.execute(boundary, sh("wc -c < in.txt; echo beta > out/r"))
+        assert isinstance(outcome, Success), outcome
+        accepted = outcome.unwrap()
+        assert (accepted.output.stdout.strip(), accepted.evidence) == (b"6", "enforced")
+        assert not (tmp_path / "out").exists()
+        assert isinstance(await transaction.materialize(accepted), Success)
+    assert (tmp_path / "out" / "r").read_text() == "beta\n"
+
+
+async def test_b_03_a_command_that_looks_at_what_it_did_not_declare_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cr3t\n")
+    for spelling in ("secret", str(tmp_path / "secret")):
+        async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+            outcome = await transaction.execute(Boundary(), Command(("cat", spelling), ok=(0, 1)))
+            assert isinstance(outcome, Failure)
+            failure = outcome.failure()
+            assert isinstance(failure, UndeclaredRead)
+            assert failure.paths == (spelling,)
+
+
+async def test_b_02_a_folder_within_the_toolchain_is_hidden_from_commands(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "secret").write_text("s3cr3t\n")
+    (tmp_path / "tool").write_text("tool\n")
+    async with sandbox_over(root, str(tmp_path)) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        outcome = await transaction.execute(Boundary(), sh(f"cat {tmp_path}/tool; cat {root}/secret; true"))
+        assert isinstance(outcome, Failure)
+        failure = outcome.failure()
+        assert isinstance(failure, UndeclaredRead)
+        assert failure.paths == (f"{root}/secret",)
