@@ -7,7 +7,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -323,12 +323,16 @@ def swap_for_links(root: str, outside: str) -> None:
 
 
 def swap_for_directories(root: str, _: str) -> None:
-    """Replace `src/a.py` by a directory and back, for ever."""
+    """Replace `src/a.py` by a directory and back, for ever, whatever others put there for a moment."""
     while True:
-        os.rename(f"{root}/src/a.py", f"{root}/src/real")
-        os.mkdir(f"{root}/src/a.py")
-        os.rmdir(f"{root}/src/a.py")
-        os.rename(f"{root}/src/real", f"{root}/src/a.py")
+        with suppress(OSError):
+            os.rename(f"{root}/src/a.py", f"{root}/src/real")
+        with suppress(OSError):
+            os.mkdir(f"{root}/src/a.py")
+        with suppress(OSError):
+            os.rmdir(f"{root}/src/a.py")
+        with suppress(OSError):
+            os.rename(f"{root}/src/real", f"{root}/src/a.py")
 
 
 @contextmanager
