@@ -26,7 +26,7 @@ from .options import Options
 __all__ = ["IsolatedCommands"]
 
 SHOWN_BYTES: Final = 4_096
-"""How much of the end of what a failed command said is recorded."""
+"""How much of the end of what a failed command said is recorded: on stderr, or on stdout if it said nothing there."""
 
 
 @final
@@ -103,7 +103,8 @@ def _refusal(failure: RunFailure) -> LimitExceeded | WorkspaceError:
 
 
 def _failed(command: Command, output: CommandOutput) -> RecordedError:
-    said = output.stderr[-SHOWN_BYTES:].decode(errors="replace")
+    printed = output.stderr if output.stderr.strip() else output.stdout
+    said = printed[-SHOWN_BYTES:].decode(errors="replace")
     last = said.strip().rpartition("\n")[2]
     message = f"{command.argv[0]} ended with exit code {output.exit_code}" + (f": {last}" if last else "")
     return RecordedError("CommandFailed", message, said)

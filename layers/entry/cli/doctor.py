@@ -12,7 +12,7 @@ import click
 from ....services.ledger import CannotOpen
 from ... import app as apps
 from .options import Settings, shared
-from .output import Output
+from .output import Output, size
 from .problem import Problem
 from .version import stepwell_version
 
@@ -108,9 +108,9 @@ def _database(path: str) -> Iterator[Finding]:
 
 
 def _file(found: apps.Inspection) -> Iterator[Finding]:
-    yield Finding("size_bytes", found.size_bytes, _size(found.size_bytes))
+    yield Finding("size_bytes", found.size_bytes, size(found.size_bytes))
     long = "a program keeps an old snapshot open, so it cannot shrink" if found.wal_bytes > LARGE_WAL_BYTES else None
-    yield Finding("wal_bytes", found.wal_bytes, _size(found.wal_bytes), remark=long)
+    yield Finding("wal_bytes", found.wal_bytes, size(found.wal_bytes), remark=long)
     yield Finding("journal_mode", found.journal_mode, wrong=None if found.journal_mode == "wal" else "it must be wal")
     unsafe = None if found.synchronous >= FULL else f"it must be {FULL}, or the loss of power undoes commits"
     yield Finding("synchronous", found.synchronous, wrong=unsafe)
@@ -145,15 +145,6 @@ def _runs(found: apps.Inspection) -> Iterator[Finding]:
 def _disk(disk: apps.Disk) -> Iterator[Finding]:
     yield Finding("file_system", disk.file_system, disk.file_system or "not known", remark=disk.warning)
     full = None if disk.free_bytes >= LEAST_FREE_BYTES else "make room: commits fail when the disk is full"
-    yield Finding("free_space_bytes", disk.free_bytes, _size(disk.free_bytes), wrong=full)
+    yield Finding("free_space_bytes", disk.free_bytes, size(disk.free_bytes), wrong=full)
     shown = "not measured: the folder cannot be written" if disk.sync_us is None else f"{disk.sync_us / 1000:.2f} ms"
     yield Finding("sync_us", disk.sync_us, shown)
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

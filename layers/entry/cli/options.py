@@ -46,8 +46,11 @@ def _keep(context: click.Context, parameter: click.Parameter, value: str | bool 
         settings.as_json = True
 
 
-def shared(*, root: bool = False) -> Callable[[_C], _C]:
-    """The shared options. Only the root reads the environment, so that an option always counts for more."""
+def shared(*, root: bool = False, database: bool = True) -> Callable[[_C], _C]:
+    """The shared options; without `database`, of a command that needs none, `--json` alone.
+
+    Only the root reads the environment, so that an option always counts for more.
+    """
 
     def decorate(command: _C) -> _C:
         db = click.option(
@@ -61,7 +64,7 @@ def shared(*, root: bool = False) -> Callable[[_C], _C]:
         as_json = click.option(
             "--json", is_flag=True, expose_value=False, callback=_keep, help="Print JSON, errors too."
         )
-        return as_json(db(command))
+        return as_json(db(command) if database else command)
 
     return decorate
 

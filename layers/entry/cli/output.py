@@ -6,6 +6,7 @@ On a terminal tables fit the screen and have colours, unless NO_COLOR is set; el
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Output", "instant", "json_text", "plain", "shorten"]
+__all__ = ["Output", "instant", "json_text", "plain", "shorten", "size"]
 
 WIDE: Final = 10_000
 """Columns of what is not a terminal: whoever reads it cuts and wraps for himself."""
@@ -66,11 +67,36 @@ class Output:
         if not self.as_json:
             print(plain(text), file=sys.stderr, flush=True)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Collection[str] = ()) -> None:
+    def passed_on(self, data: bytes, *, as_error: bool = False) -> None:
+        """What a program printed, byte for byte; on a terminal without what that would obey.
+
+        Where more is going to be told after it, its last line is ended.
+        """
+        stream = sys.stderr if as_error else sys.stdout
+        if data and not data.endswith(b"\n") and (as_error or stream.isatty()):
+            data += b"\n"
+        try:
+            if stream.isatty():
+                _ = stream.write(plain(data.decode(errors="replace")))
+            else:
+                stream.flush()
+                _ = stream.buffer.write(data)
+            stream.flush()
+        except BrokenPipeError:  # nobody reads on, as `head` does; neither will the flush at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        whole: Collection[str] = (),
+        *,
+        beside: bool = False,
+    ) -> None:
         """Rows for people; a None is an empty cell, and what names a state has its colour.
 
         Where the screen is too narrow, the columns are folded, those that are to stay `whole` only if the others would
-        vanish.
+        vanish. `beside` the result it is told on standard error.
         """
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
@@ -78,12 +104,13 @@ class Output:
 
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
         shown = [["" if cell is None else plain(str(cell)) for cell in row] for row in rows]
-        kept = whole if _least(columns, shown, whole) <= _console(sys.stdout).width else ()
+        file = sys.stderr if beside else sys.stdout
+        kept = whole if _least(columns, shown, whole) <= _console(file).width else ()
         for column in columns:
             table.add_column(column, overflow="fold", no_wrap=column in kept)
         for cells in shown:
             table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
-        _print(table)
+        _print(table, file)
 
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names and values, one to a line; those without a value are left out."""
@@ -95,7 +122,7 @@ class Output:
             if value is not None:
                 text = plain(str(value))
                 table.add_row(Text(name, style="bold"), Text(text, style=STYLES.get(text, ""), overflow="fold"))
-        _print(table)
+        _print(table, sys.stdout)
 
     def problem(self, problem: Problem) -> None:
         """Why there is no result, on standard error."""
@@ -128,15 +155,15 @@ def _least(columns: Sequence[str], rows: Sequence[Sequence[str]], whole: Collect
     return sum(widths) + 2 * (len(columns) - 1)
 
 
-def _print(table: Table) -> None:
-    """A table on standard output; outside of a terminal without the blanks that fill up its lines."""
-    console = _console(sys.stdout)
+def _print(table: Table, file: TextIO) -> None:
+    """A table; outside of a terminal without the blanks that fill up its lines."""
+    console = _console(file)
     if console.is_terminal:
         console.print(table)
         return
     with console.capture() as captured:
         console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()), file=file, flush=True)
 
 
 def _console(file: TextIO) -> Console:
@@ -170,3 +197,13 @@ def instant(at_ms: int | None, precision: Literal["seconds", "milliseconds"] = "
         return datetime.fromtimestamp(at_ms / 1000).isoformat(sep=" ", timespec=precision)
     except (ValueError, OverflowError, OSError):  # beyond what a calendar holds
         return f"{at_ms} ms"
+
+
+def size(size_bytes: int) -> str:
+    """A number of bytes for people."""
+    shown = float(size_bytes)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if shown < 1024:
+            return f"{shown:.0f} {unit}" if unit == "bytes" else f"{shown:.1f} {unit}"
+        shown /= 1024
+    return f"{shown:.1f} TiB"
