@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
+from .tree import path_order
+
 __all__ = ["Lookup", "LookupKind", "Sightings", "classify", "is_beneath"]
 
 LookupKind: TypeAlias = Literal["read", "create", "list", "readlink", "exec", "stat"]
@@ -42,7 +44,7 @@ class Sightings:
     """What the look-ups come to.
 
     `seen`: what was there in the workspace, in order. `undeclared`: paths that would have been read, sorted by bytes.
-    `probes`: paths that were asked for and are not there, sorted by bytes.
+    `probes`: paths that were asked for and are not there, sorted by bytes. Both are text: other bytes are escaped.
     """
 
     seen: tuple[Lookup, ...]
@@ -104,4 +106,9 @@ def _is_within(path: str, places: Sequence[str]) -> bool:
 
 
 def _in_order(paths: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(paths, key=lambda path: path.encode(errors="surrogateescape")))
+    return tuple(sorted((_as_text(path) for path in paths), key=path_order))
+
+
+def _as_text(path: str) -> str:
+    """A path as it can be told and recorded: bytes that are no UTF-8 are escaped, as \\xff."""
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

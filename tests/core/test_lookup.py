@@ -90,6 +90,11 @@ def test_creating_elsewhere_asks_for_what_the_host_has() -> None:
     assert undeclared(Lookup("create", "/home/u/secret", False)) == (("/home/u/secret",), ())
 
 
+def test_names_that_are_no_text_are_escaped() -> None:
+    looks = (Lookup("read", "\udcff", False), Lookup("stat", "/tmp/\udcfe", False))
+    assert undeclared(*looks, host=lambda path: path == "\udcff") == (("\\xff",), ("/tmp/\\xfe",))
+
+
 def test_what_was_there_was_seen_in_order() -> None:
     looks = (Lookup("read", "b", True), Lookup("stat", "a", True), Lookup("list", "/tmp/x", True))
     found = classify(looks, declared=bool, seeded=bool, host_has=bool, shown=())

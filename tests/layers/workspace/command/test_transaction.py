@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -62,3 +63,20 @@ async def test_b_02_a_folder_within_the_toolchain_is_hidden_from_commands(tmp_pa
         failure = outcome.failure()
         assert isinstance(failure, UndeclaredRead)
         assert failure.paths == (f"{root}/secret",)
+
+
+async def test_names_that_are_no_text_are_told_escaped(tmp_path: Path) -> None:
+    touch(tmp_path, b"\xff")
+    script = "cat \"$(printf '\\377')\"; cat \"$(printf '\\376')\"; cat \"$(printf '/no/such/\\376')\"; true"
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        outcome = await transaction.execute(Boundary(), sh(script))
+        assert isinstance(outcome, Failure), outcome
+        failure = outcome.failure()
+        assert isinstance(failure, UndeclaredRead)
+        assert failure.paths == ("\\xff",)
+        accepted = await transaction.execute(Boundary(), sh("cat \"$(printf '\\376')\"; true"))
+        assert isinstance(accepted, Success), accepted
+
+
+def touch(folder: Path, name: bytes) -> None:
+    (folder / os.fsdecode(name)).touch()
