@@ -137,6 +137,10 @@ class Declaration:
         """Whether the step may remove what is at a path: a removal, or something in a tree."""
         return self.removes(path) or any(above in self._writes.trees for above in ancestors(path))
 
+    def above_targets(self) -> frozenset[str]:
+        """The directories that files and trees lie in which the step names as outputs."""
+        return frozenset(above for path in (*self.outputs, *self.trees) for above in ancestors(path))
+
     def tree_of(self, path: str) -> str | None:
         """The declared tree that a path lies in, or is the top of; the innermost, if there are several."""
         return self._writes.tree_of(path)

@@ -9,7 +9,7 @@ from typing import TypeAlias, final
 from .boundary import Declaration
 from .link_rules import link_problem, places
 from .model import RecordedError
-from .node import DirNode, LinkNode, Node, Tree
+from .node import DirNode, FileNode, LinkNode, Node, Tree
 from .step_sandbox import (
     Deviation,
     MissingOutput,
@@ -20,7 +20,7 @@ from .step_sandbox import (
     WorkspaceError,
 )
 from .tree import NodeChange, changes, diff_identity, path_order
-from .workspace_path import ancestors, collision, portable_problem
+from .workspace_path import ancestors, collision, portable_problem, protected_problem, shown
 
 __all__ = ["Finding", "Found", "Judged", "judge", "made_by"]
 
@@ -32,7 +32,8 @@ Finding: TypeAlias = UndeclaredRead | UndeclaredWrite | MissingOutput | Survivin
 class Found:
     """What a body left behind, and what it looked at without leave.
 
-    `baseline` has the nodes that the host has where the step may write. `failed` is what the body itself failed with.
+    `baseline` has the nodes that the host has where the step may write, and the files and links that stand above.
+    `failed` is what the body itself failed with.
     """
 
     seeded: Tree
@@ -118,21 +119,36 @@ def _declared(change: NodeChange, declaration: Declaration) -> bool:
 
 
 def _unwritable(
-    found: Found, made: Iterable[NodeChange], declaration: Declaration, portable: bool
+    found: Found, made: tuple[NodeChange, ...], declaration: Declaration, portable: bool
 ) -> WorkspaceError | None:
-    """Why a tree with these changes cannot be on every host, if so: a link that leads out, two names that are one."""
+    """Why a tree with these changes cannot be on this host, or not on every one, if so: what belongs to git, what lies
+    beneath a file, a link that leads out, two names that are one."""
     written = [change for change in made if change.after is not None]
+    protected = filter(None, (protected_problem(change.path) for change in made))
+    if problem := next(protected, None):
+        return WorkspaceError(problem.code, problem.message)
+    beneath = filter(None, (_beneath(change.path, found) for change in written))
+    if refused := next(beneath, None):
+        return refused
     links = [(change.path, change.after.target) for change in written if isinstance(change.after, LinkNode)]
     present = places(found.current) if links else ()
     for path, target in links:
-        problem = link_problem(path, target, found.current, declaration, present)
-        if problem is not None:
-            return problem
+        if refused := link_problem(path, target, found.current, declaration, present):
+            return refused
     if not portable:
         return None
     odd = filter(None, (portable_problem(change.path) for change in written))
     clash = next(odd, None) or collision(found.current)
     return None if clash is None else WorkspaceError(clash.code, clash.message)
+
+
+def _beneath(path: str, found: Found) -> WorkspaceError | None:
+    """The refusal of what was written beneath a file of the host that the body neither saw nor removed."""
+    for above in ancestors(path):
+        if above not in found.seeded and isinstance(found.baseline.get(above), FileNode | LinkNode):
+            message = f"{shown(path)} cannot be written: {shown(above)} is a file on the host, and no directory"
+            return WorkspaceError("not_a_directory", message)
+    return None
 
 
 def _sorted(paths: Iterable[str]) -> tuple[str, ...]:

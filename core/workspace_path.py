@@ -29,6 +29,7 @@ __all__ = [
     "is_protected",
     "operation_path",
     "portable_problem",
+    "protected_problem",
     "shown",
     "spelling_problem",
 ]
@@ -143,6 +144,13 @@ def ancestors(path: str) -> Iterator[str]:
 def is_protected(path: str) -> bool:
     """Whether a path is that of stepwell's own files or of git's, or lies below."""
     return collision_key(path.partition("/")[0]) in PROTECTED
+
+
+def protected_problem(path: str) -> PathProblem | None:
+    """Why no step changes what is at a path, whatever it declared."""
+    if not is_protected(path):
+        return None
+    return PathProblem("protected_path", f"{shown(path)} belongs to stepwell or to git, and no step writes there")
 
 
 def _character_problem(text: str) -> PathProblem | None:

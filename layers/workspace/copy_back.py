@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias, final
 
-from ...core.copy_back import CopyBackDecision, CopyBackEvent, Op, parent_of, plan
+from ...core.copy_back import CopyBackDecision, CopyBackEvent, Op, is_beneath, parent_of, plan
 from ...core.copy_back_manifest import Manifest, Marker, encode_manifest
 from ...core.node import FileNode, LinkNode
 from ...core.outcome import Failure, Outcome, Success
@@ -69,6 +69,7 @@ class FileCopyBack:
         self._writer: StagedFile | None = None
         self._unstaged = {op.path: op for op in self._ops if _is_new_file(op)}
         self._has_ended = False
+        self._made: list[str] = []
 
     # --- staging ------------------------------------------------------------
 
@@ -217,12 +218,20 @@ class FileCopyBack:
     def _make_directories(self, made: tuple[str, ...]) -> None:
         """Before the decision, since it is here that a disk may be full."""
         for path in made:
-            with self._site.root.parent(path) as (at, name):
-                self._site.calls.make_directory(name, NEW_DIRECTORY, at=at)
+            self._make_directory(path)
             self._site.reach(CopyBackPoint.DIRECTORY_MADE)
         for path in {parent_of(path) for path in made}:
             self._site.sync_directory(path)
         self._site.reach(CopyBackPoint.DIRECTORIES_DURABLE)
+
+    def _make_directory(self, path: str) -> None:
+        try:
+            with self._site.root.parent(path) as (at, name):
+                self._site.calls.make_directory(name, NEW_DIRECTORY, at=at)
+        except FileExistsError:
+            within = (it.path for it in self._changes if it.path == path or is_beneath(it.path, path))
+            raise Refused(MaterializationConflict(tuple(within))) from None
+        self._made.append(path)
 
     def _decide(self, folder: TransactionFolder, manifest: Manifest) -> None:
         decision = _decision_of(manifest)
@@ -247,7 +256,7 @@ class FileCopyBack:
             message = f"copy-back {folder.name} is decided, but not yet made; it is when the workspace is next opened"
             raise Refused(WorkspaceError("unknown_result", message))
         else:
-            discard(self._site, folder, manifest.made if manifest else ())
+            discard(self._site, folder, tuple(self._made))
 
 
 def _decision_of(manifest: Manifest) -> CopyBackDecision:

@@ -190,7 +190,9 @@ class MemoryHost:
     def _baseline(self, declaration: Declaration) -> dict[str, Node]:
         places = [*declaration.outputs, *declaration.trees]
         places += [path for path in self._files.paths() if declaration.writes(path)]
-        return {path: node for path in places if (node := self._files.node(path)) is not None}
+        found = {path: node for path in places if (node := self._files.node(path)) is not None}
+        above = {path: self._files.node(path) for path in declaration.above_targets() - found.keys()}
+        return found | {path: node for path, node in above.items() if not isinstance(node, DirNode | None)}
 
 
 def _exceeded(nodes: Iterable[Node], limits: WorkspaceLimits) -> LimitExceeded | None:
@@ -280,14 +282,16 @@ class _MemoryCopyBack:
             if way not in self._gone
         ):
             return False
-        if change.before is None and change.after is not None and there == _DIR:
-            return change.after == _DIR or self._is_emptied(change.path)
+        if there == _DIR and change.after == _DIR:
+            return change.before in (None, _DIR)
+        if there == _DIR:
+            inside = self._files.below(change.path)
+            return (change.before == _DIR or bool(inside)) and self._are_gone(inside)
         return there == change.before
 
-    def _is_emptied(self, directory: str) -> bool:
-        """Whether these changes remove all that is in a directory."""
-        inside = self._files.below(directory)
-        return bool(inside) and all(path in self._gone for path in inside if self._files.node(path) != _DIR)
+    def _are_gone(self, paths: list[str]) -> bool:
+        """Whether these changes remove all of these files and links."""
+        return all(path in self._gone for path in paths if self._files.node(path) != _DIR)
 
     def _make_room(self, change: NodeChange) -> None:
         """Remove the directory that is in the way of a file or a link."""

@@ -14,7 +14,7 @@ from ...core.node import DirNode, FileNode, Node
 from ...core.special_node import Seen
 from ...core.step_sandbox import MaterializationConflict, WorkspaceError
 from ...core.tree import NodeChange, path_order
-from ...core.workspace_path import ancestors, is_protected, shown
+from ...core.workspace_path import ancestors, protected_problem, shown
 from .calls import DIRECTORY, FOLLOW_NOTHING
 from .pinned import UNREADABLE, Hasher, look
 from .site import Refused, Site, refusal_of
@@ -36,9 +36,8 @@ class Passed:
 def check_paths(changes: tuple[NodeChange, ...]) -> WorkspaceError | None:
     """The refusal of changes that no step may make, whatever it declared."""
     for change in changes:
-        if is_protected(change.path):
-            message = f"{shown(change.path)} belongs to stepwell or to git, and no step writes there"
-            return WorkspaceError("protected_path", message)
+        if problem := protected_problem(change.path):
+            return WorkspaceError(problem.code, problem.message)
     return None
 
 

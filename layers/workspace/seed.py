@@ -205,14 +205,21 @@ class Seeder:
     # --- the baseline -------------------------------------------------------
 
     def _baseline(self, tree: dict[str, Node]) -> dict[str, Node]:
-        """What stands at the write targets."""
+        """What stands at the write targets, and what stands above them that is no directory."""
         found: dict[str, Node] = {}
         for path in self._targets():
-            node = tree.get(path) or self._node(path, self._seen(path, self._measured))
+            node = self._standing(path, tree)
             if node is not None:
                 found[path] = node
                 self._limit("nodes", len(found))
+        for path in self._declaration.above_targets() - found.keys():
+            node = self._standing(path, tree)
+            if not isinstance(node, DirNode | None):
+                found[path] = node
         return found
+
+    def _standing(self, path: str, tree: dict[str, Node]) -> Node | None:
+        return tree.get(path) or self._node(path, self._seen(path, self._measured))
 
     def _measured(self, descriptor: int, status: os.stat_result) -> str:
         self._limit("file_bytes", status.st_size)

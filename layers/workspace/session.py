@@ -18,7 +18,7 @@ from ...core.observation import ABSENT, UNDECLARED, Look, Observations, names_di
 from ...core.overlay import Overlay
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.workspace_limits import WorkspaceLimits
-from ...core.workspace_path import PathProblem, declared_path, file_path, is_protected, operation_path
+from ...core.workspace_path import PathProblem, declared_path, file_path, operation_path, protected_problem
 from ...services.step_sandbox import OpenMode, WorkspaceFileNotFound, WorkspaceRefusal
 from .handle import Bytes, Handle, draft_of
 from .host import Seed
@@ -263,8 +263,8 @@ class Session:
         if isinstance(path, PathProblem):
             _refuse_path(path)
         at = self._resolved(text, last=last, top=top)
-        if is_protected(at) and not self._declaration.writes(at) and not self._declaration.may_remove(at):
-            _refuse("protected_path", f"{at} belongs to stepwell or to git; a step changes it only if it declares it")
+        if problem := protected_problem(at):
+            _refuse_path(problem)
         return at
 
     def _file(self, text: str) -> FileNode:

@@ -11,7 +11,7 @@ import pytest
 
 from stepwell.core.boundary import Boundary
 from stepwell.core.effect import as_effect
-from stepwell.core.step_sandbox import BodyFailed, LimitExceeded, UndeclaredRead
+from stepwell.core.step_sandbox import BodyFailed, LimitExceeded, MaterializationConflict, UndeclaredRead
 from stepwell.core.workspace_limits import WorkspaceLimits
 from stepwell.services.step_sandbox import Workspace
 
@@ -206,3 +206,46 @@ async def test_what_is_written_is_told_by_its_type(world: World) -> None:
 def untyped(call: Callable[..., None]) -> Callable[..., None]:
     """A call as somebody makes it whose program is checked by nobody."""
     return call
+
+
+# --- what stands in the way on the host -------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["hard", "expected"])
+@pytest.mark.parametrize("writes", [("in.txt/x",), ("in.txt/**",), ("**",)], ids=str)
+async def test_what_is_written_beneath_a_file_of_the_host_is_refused(
+    world: World, writes: tuple[str, ...], mode: str
+) -> None:
+    before = world.snapshot()
+    body = await world.run(
+        lambda it: it.write_text("in.txt/x", "1"), (), writes, (), "hard" if mode == "hard" else "expected"
+    )
+    code, message = error_of(body)
+    assert (code, "'in.txt/x'" in message, "'in.txt'" in message) == ("not_a_directory", True, True)
+    assert world.snapshot() == before
+
+
+async def test_a_directory_that_nobody_emptied_is_not_replaced_by_a_file(world: World) -> None:
+    before = world.snapshot()
+    async with await world.open() as transaction:
+        accepted = await transaction.execute(Boundary((), ("src",)), lambda it: it.write_text("src", "1"))
+        refused = await transaction.materialize(accepted.unwrap())
+    assert refused.failure() == MaterializationConflict(("src",))
+    assert world.snapshot() == before
+
+
+async def test_an_empty_directory_is_replaced_by_a_file(world: World) -> None:
+    _ = await world.settle(lambda it: it.make_dir("out"), reads=(), writes=("out/**",))
+    _ = await world.settle(lambda it: it.write_text("out", "1"), reads=(), writes=("out",))
+    assert world.read("out") == b"1"
+
+
+@pytest.mark.parametrize("path", [".git/config", ".GIT/new"])
+async def test_cb10_what_belongs_to_git_is_not_changed_even_if_it_is_declared(world: World, path: str) -> None:
+    world.write(".git/config", "1")
+    before = world.snapshot()
+    written = await world.run(lambda it: it.write_text(path, "2"), reads=(), writes=(path,))
+    removed = await world.run(lambda it: it.remove(path), reads=(), writes=(), removes=(path,))
+    made = await world.run(lambda _: None, reads=(), writes=(".git/hooks/**",))
+    assert [error_of(it)[0] for it in (written, removed, made)] == ["protected_path"] * 3
+    assert world.snapshot() == before

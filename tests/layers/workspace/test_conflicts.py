@@ -332,3 +332,9 @@ def test_a_19_several_may_stage_at_once(root: Path) -> None:
         assert isinstance(second.commit(), Success)
         assert unfinished(root) == []
     assert read_folder(root) == {**one, **two}
+
+
+def test_a_directory_that_somebody_makes_at_the_same_time_is_a_conflict(root: Path) -> None:
+    outcome = meddling(root, CopyBackPoint.PREFLIGHT_PASSED, (root / "out/new").mkdir)
+    assert outcome == Failure(MaterializationConflict(("out/new/s",)))
+    assert read_folder(root) == {**BEFORE, "out/new": DirNode()}
