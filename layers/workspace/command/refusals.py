@@ -28,6 +28,7 @@ IN_NAMESPACES: Final = ("user_namespaces", "private_tmpfs")
 """What a user namespace is needed for; some kernels let one be made and then allow nothing in it."""
 
 REMEDIES: Final = {
+    "arguments": "give what is long by a declared file or by stdin",
     "bubblewrap": INSTALL,
     "machine": "there are tables for x86_64 and aarch64 only",
     "seccomp": "a Linux kernel of 5.5 or later with seccomp filters and their listeners is needed",

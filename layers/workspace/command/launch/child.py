@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import signal
@@ -23,6 +24,10 @@ UMASK: Final = 0o022
 FIRST_TO_BE_KILLED: Final = "1000"
 
 IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
+
+
+PROBES: Final[dict[int | None, str]] = {errno.E2BIG: "arguments", errno.EINVAL: "seccomp", errno.EPERM: "seccomp"}
+"""What it is that the kernel did not allow, by its errno."""
 
 
 class ChildRefused(Exception):
@@ -52,7 +57,7 @@ def start(machine: Machine, bwrap: str, argv: Sequence[str], standard: Sequence[
         try:
             _become(machine, told, whole, [*standard, refused, writing], file_bytes, theirs)
         except BaseException as error:
-            _give_up(theirs, error)
+            _give_up(theirs, writing, error)
     theirs.close()
     os.close(writing)
     os.close(refused)
@@ -91,9 +96,12 @@ def _limit(file_bytes: int) -> None:
         file.write(FIRST_TO_BE_KILLED)
 
 
-def _give_up(to: socket.socket, error: BaseException) -> Never:
-    probe = "seccomp" if isinstance(error, OSError) and error.errno in {errno.EINVAL, errno.EPERM} else "bubblewrap"
+def _give_up(to: socket.socket, status: int, error: BaseException) -> Never:
+    """Say why: to who waits for the listener, and, since it may have that already, where bubblewrap would speak."""
+    number = error.errno if isinstance(error, OSError) else None
+    probe = PROBES.get(number, "bubblewrap")
     try:
+        os.write(status, json.dumps({"refused": probe, "reason": str(error)}).encode())
         to.sendall(f"-{probe}\n{error}".encode())
     finally:
         os._exit(127)

@@ -18,7 +18,7 @@ from typing import Final, final
 
 from .calls import Machine, machine
 from .child import Child, ChildRefused, start
-from .frames import Gone, Message, number_of, receive, send, texts_of
+from .frames import Gone, Json, Message, number_of, receive, send, texts_of
 from .kernel import Listener, Notification, adopt_orphans, processor, timer
 from .looks import Decoder, Places
 from .pipes import Output
@@ -306,8 +306,12 @@ class Keeper:
             return
         self._look_at_space()
         outputs = {name: output.dropped for name, output in self._outputs.items()}
+        ended = _read(self._status)
+        if "refused" in ended:
+            _tell(self._parent, ended)
+            return
         report: Message = {
-            "exit_code": _exit_code(self._status),
+            "exit_code": ended.get("exit-code"),
             "exceeded": self._exceeded,
             "full": self._full,
             "complete": self._tally.complete,
@@ -320,10 +324,9 @@ class Keeper:
             return
 
 
-def _exit_code(status: bytes) -> int | None:
-    """What bubblewrap says of how the command ended; None if it never began."""
+def _read(status: bytes) -> Message:
+    """What bubblewrap says of itself, or the child that could not become it, in one object."""
+    told: dict[str, Json] = {}
     for line in status.splitlines():
-        code = json.loads(line).get("exit-code")
-        if isinstance(code, int):
-            return code
-    return None
+        told.update(json.loads(line))
+    return told

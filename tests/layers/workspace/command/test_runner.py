@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.core.command import Command
+from stepwell.core.command import Command, CommandRefused
 from stepwell.core.node import DirNode, FileNode, LinkNode, digest_of
 from stepwell.core.outcome import Success
 from stepwell.core.step_sandbox import LimitExceeded
@@ -130,6 +130,16 @@ async def test_a_program_that_cannot_be_executed_ends_as_in_a_shell(
     result = await result_of(runner, Command((program,)), files({"in.txt": "x"}))
     assert result.output.exit_code == code
     assert program.removeprefix("./") in result.output.stderr.decode()
+    result.close()
+
+
+async def test_arguments_that_are_too_long_are_refused_with_what_to_do(runner: CommandRunner) -> None:
+    failure = await failure_of(runner, Command(("echo", "x" * 200_000)))
+    assert isinstance(failure, CommandRefused)
+    assert failure.probe == "arguments"
+    assert "stdin" in failure.message
+    result = await result_of(runner, Command(("echo", *("x" * 100_000 for _ in range(10)))))
+    assert result.output.exit_code == 0
     result.close()
 
 
