@@ -1,14 +1,15 @@
-"""The budgets of the step sandbox: what isolating and watching a command adds to executing it.
+"""The budgets of the step sandbox: what isolating and watching a command adds to executing it, and watching a callable.
 
     python benchmarks/sandbox.py
 
-Needs bubblewrap; without it there is nothing to measure. A difference of two times is in the unit of its budget, and
+Commands need bubblewrap; without it they are not measured. A difference of two times is in the unit of its budget, and
 has no floor: the bare command is executed just before, and taken off.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -29,11 +30,13 @@ from stepwell.core.node import FileNode, digest_of
 from stepwell.core.workspace_limits import LIMITS
 from stepwell.layers.workspace.command.runner import CommandRunner
 from stepwell.layers.workspace.host import Seed
+from stepwell.layers.workspace.tripwire import watch
 
 __all__ = ["SANDBOX_BUDGETS"]
 
 PAIRS: Final = 20
 LOOKS: Final = 2_000
+EVENTS: Final = 20_000
 FILE: Final = b"x" * 4096
 
 TRUE: Final = shutil.which("true") or "/usr/bin/true"
@@ -121,20 +124,58 @@ async def looks(world: World) -> Sequence[Pair]:
         return [Pair(float((await execute(runner, seed(1), command))[1]) * 1e6) for _ in range(PAIRS // 2)]
 
 
+def audited() -> float:
+    """Microseconds of the processor that an event takes which the interpreter audits; waiting for one is left out."""
+    began = time.thread_time()
+    for _ in range(EVENTS):
+        sys.audit("stepwell.benchmark")
+    return (time.thread_time() - began) / EVENTS * 1e6
+
+
+async def unwatched_event(world: World) -> Sequence[Pair]:
+    """Microseconds that an event takes in a process in which bodies are watched, while this one is not."""
+    with watch():
+        pass  # the hook is there, for good
+    return [Pair(audited()) for _ in range(PAIRS)]
+
+
+def opened() -> float:
+    """Seconds of the processor for opening and closing a file of the host, again and again."""
+    began = time.thread_time()
+    for _ in range(LOOKS):
+        os.close(os.open(TRUE, os.O_RDONLY))
+    return time.thread_time() - began
+
+
+async def watched_open(world: World) -> Sequence[Pair]:
+    """How many times what it takes beside no watch a file takes to be opened under one."""
+    pairs: list[Pair] = []
+    for _ in range(PAIRS):
+        with watch():
+            took = opened()
+        pairs.append(Pair(took, opened()))
+    return pairs
+
+
+TRIPWIRE: Final[tuple[Budget[World], ...]] = (
+    Budget("sandbox-event", "an audited event, while nobody is watched", "-", 1.0, unwatched_event, "µs"),
+    Budget("sandbox-open", "a file that a watched body opens", "unwatched", None, watched_open),
+)
+
 ALL: Final[tuple[Budget[World], ...]] = (
     Budget("sandbox-body", "a command under bubblewrap, over the bare one", "-", 15.0, body, "ms"),
     Budget("sandbox-1000", "1,000 seeded files, over 10", "-", 50.0, partial(seeded, 1_000, 10), "ms"),
     Budget("sandbox-look", "a look-up that is told of", "-", 60.0, looks, "µs"),
 )
 
-SANDBOX_BUDGETS: Final[tuple[Budget[World], ...]] = ALL if shutil.which("bwrap") else ()
-"""None where there is no bubblewrap."""
+SANDBOX_BUDGETS: Final[tuple[Budget[World], ...]] = (*TRIPWIRE, *(ALL if shutil.which("bwrap") else ()))
+"""None of commands where there is no bubblewrap."""
 
 
 async def measured() -> int:
     with folder() as path:
         results = [(budget, [summarise(budget, await budget.measure(World(path)))]) for budget in SANDBOX_BUDGETS]
-    print(table(results) if results else "there is no bubblewrap here, so there is nothing to measure")
+    print(table(results))
     return 0 if all(run.met for _, runs in results for run in runs) else 1
 
 
