@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import click
 
 from ....services.ledger import CannotOpen
 from ... import app as apps
-from .options import Settings, shared
+from .finding import Finding
+from .options import Settings, run_blocking, shared
 from .output import Output, size
 from .problem import Problem
 from .version import stepwell_version
@@ -28,37 +28,19 @@ FULL: Final = 2
 """`pragma synchronous` where each commit is synced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: its value, for programs and for people, and what is to be said about it.
-
-    `wrong` is a fault and says what to do; `remark` is worth knowing.
-    """
-
-    name: str
-    value: object
-    shown: str | None = None
-    wrong: str | None = None
-    remark: str | None = None
-
-    @property
-    def label(self) -> str:
-        """The name for people, whose values say their unit themselves."""
-        return self.name.removesuffix("_bytes").removesuffix("_us").replace("_", " ")
-
-    def as_json(self) -> dict[str, object]:
-        return {"name": self.name, "value": self.value, "wrong": self.wrong, "remark": self.remark}
-
-
 @click.command()
 @shared()
 @click.pass_obj
 def doctor(settings: Settings) -> None:
-    """Look at the database and what it stands on. Exit code 1 says that something is wrong."""
+    """Look at the database, what it stands on, and what a sandbox can do here. Exit code 1: something is wrong."""
+    from .sandbox_findings import sandbox_findings  # here: no other command needs what it loads
+
     output = settings.output
     findings = list(_versions())
     with output.progress(f"checking {settings.db}"):
         findings += _database(settings.db)
+    with output.progress("trying the sandbox"):
+        findings += run_blocking(sandbox_findings())
     wrong = [finding for finding in findings if finding.wrong is not None]
     if output.as_json:
         output.json({"ok": not wrong, "findings": [finding.as_json() for finding in findings]})
