@@ -25,8 +25,9 @@ class Stopped(Exception):
 
 def folders(seed: Seed, declaration: Declaration) -> frozenset[str]:
     """The directories that a command finds: those of its files, of its outputs, and of its declared trees."""
-    found: set[str] = set(declaration.trees)
-    for path in (*seed.tree, *declaration.outputs, *declaration.removals, *declaration.trees):
+    tops = {*declaration.trees, *(glob.base for glob in declaration.write_globs)}
+    found = set(tops)
+    for path in (*seed.tree, *declaration.outputs, *declaration.removals, *tops):
         found.update(ancestors(path))
     found.update(path for path, node in seed.tree.items() if isinstance(node, DirNode))
     return frozenset(found - {""})

@@ -71,8 +71,8 @@ async def test_files_can_be_written_where_that_is_declared_and_only_there(runner
 
 
 async def test_links_are_links_and_folders_for_outputs_are_there(runner: CommandRunner) -> None:
-    declaration = declared((), ("out/deep/r", "tree/**"))
-    script = "readlink ln; test -d out/deep && test -d tree && mkdir made; ln -s ../x tree/up"
+    declaration = declared((), ("out/deep/r", "tree/**", "objects/a/*.o"))
+    script = "readlink ln; test -d out/deep && test -d tree && test -d objects/a && mkdir made; ln -s ../x tree/up"
     result = await result_of(runner, sh(script), files(links={"ln": "target"}), declaration)
     assert (result.output.exit_code, result.output.stdout) == (0, b"target\n")
     assert result.tree == {"ln": LinkNode("target"), "made": DirNode(), "tree/up": LinkNode("../x")}
