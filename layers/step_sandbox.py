@@ -67,6 +67,7 @@ def layer(
     toolchain: Sequence[str] = (),
     network: bool = False,
     bwrap: str | PathLike[str] | None = None,
+    tripwire: bool = True,
 ) -> Layer[StepSandbox, Artifacts]:
     """The sandbox over a folder that exists. Building fails with a `WorkspaceRefusal` whose error says why.
 
@@ -79,6 +80,10 @@ def layer(
     and not to a step; no network unless `network`. Where that cannot be proved they are refused, and Python bodies are
     still executed. With `strict_probes` looking for a file that is nowhere is an undeclared read too.
 
+    Python bodies are watched by an audit hook of the interpreter, which a process keeps until it ends; on Python 3.11,
+    where a thread that starts is no event, the functions that start one are wrapped. Without `tripwire` there is
+    neither, and the evidence of Python bodies is "cooperative".
+
     With `durability="process"` results survive the end of the process, but not the loss of power.
     """
 
@@ -86,7 +91,6 @@ def layer(
 
     @provides
     async def recipe(artifacts: Artifacts) -> AsyncIterator[StepSandbox]:
-        from ..core.workspace_path import WORKSPACE_ROOT
         from .workspace.bodies import Bodies
         from .workspace.commands import LazyCommands
         from .workspace.file_host import FileHost, HostOptions
@@ -98,7 +102,7 @@ def layer(
         if isinstance(opened, Failure):
             raise WorkspaceRefusal(opened.failure())
         host = opened.unwrap()
-        options = Options(limits, portable_names, strict_probes, (*roots, WORKSPACE_ROOT))
+        options = Options(limits, portable_names, strict_probes, roots, tripwire)
         commands = LazyCommands(options, None if bwrap is None else os.fspath(bwrap), toolchain, network)
         bodies = Bodies(options, commands)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Final, cast, final
@@ -17,6 +18,7 @@ from ...core.evidence import Evidence
 from ...core.node import FileNode
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.tree import tree_digest
+from ...core.workspace_path import operation_path
 from ...services.step_sandbox import Workspace, WorkspaceRefusal
 from ..driver.execution import as_recorded, left_by_exit
 from .commands import Commands
@@ -25,6 +27,7 @@ from .host import Seed
 from .options import Options
 from .scoped import ScopedWorkspace
 from .session import Session
+from .tripwire import Watch, unwatched, watch
 
 __all__ = ["Bodies"]
 
@@ -70,11 +73,13 @@ class Bodies:
         wall = self._options.limits.wall
         output: object = None
         failure: Exception | None = None
+        seen: Watch | None = None
         limit = asyncio.timeout(wall / 1_000)
         cancelled = _cancellations()
         try:
             async with limit:
-                output = await self._result(body, ScopedWorkspace(session))
+                with self._watching() as seen:
+                    output = await self._result(body, ScopedWorkspace(session))
             if limit.expired():  # and the body went on
                 return LimitExceeded("wall", wall, wall)
             session.finish()
@@ -96,7 +101,20 @@ class Bodies:
             raise asyncio.CancelledError("the body went on after it was cancelled")
         if session.exceeded is not None:
             return session.exceeded
-        return self._ended(session, seed, output, failure)
+        if seen is not None:
+            await asyncio.to_thread(self._note_strays, session, seen)
+        return self._ended(session, seed, output, failure, seen)
+
+    def _watching(self) -> AbstractContextManager[Watch | None]:
+        return watch(self._options.places) if self._options.tripwire else nullcontext()
+
+    def _note_strays(self, session: Session, seen: Watch) -> None:
+        """What a body read of the workspace's folder itself, past its copies, as undeclared looks."""
+        for path in seen.reads:
+            for spelled in {path, os.path.realpath(path)}:
+                within = operation_path(spelled, self._options.places, self._options.limits)
+                if isinstance(within, str) and spelled.startswith("/"):
+                    session.note_stray(within)
 
     async def _result(self, body: Callable[[Workspace], object], workspace: Workspace) -> object:
         if inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(type(body).__call__):
@@ -107,7 +125,8 @@ class Bodies:
             def call() -> _Returned | BaseException:
                 return within.run(_called, body, workspace)
 
-            called = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            with unwatched():  # a thread that the pool starts is not the body's
+                called = await asyncio.get_running_loop().run_in_executor(self._threads, call)
             if isinstance(called, BaseException):
                 raise called
             result = called.output
@@ -115,21 +134,24 @@ class Bodies:
             raise TypeError("the body of a step is a generator, which is not executed; let it return instead of yield")
         return await cast(Awaitable[object], result) if inspect.isawaitable(result) else result
 
-    def _ended(self, session: Session, seed: Seed, output: object, failure: Exception | None) -> Ended:
+    def _ended(
+        self, session: Session, seed: Seed, output: object, failure: Exception | None, seen: Watch | None
+    ) -> Ended:
         tree = session.overlay.tree()
         files = {path: node.digest for path, node in tree.items() if isinstance(node, FileNode)}
         evidence = Evidence(
             backend="python",
             policy_digest=self._options.policy_digest,
             probe_digest=None,
-            completeness="complete" if session.observations.complete else "partial",
+            completeness="complete" if session.observations.complete and not (seen and seen.more) else "partial",
             base_digest=tree_digest(seed.tree),
             observed=tuple(session.observations),
+            ambient=() if seen is None else seen.events,
         )
         return Ended(
             left=Left(tree, lambda path: session.contents(files[path]), session.observations.undeclared),
             output=output,
-            level="cooperative",
+            level="cooperative" if seen is None else seen.level,
             evidence=evidence,
             effects=tuple(session.effects),
             failed=None if failure is None else as_recorded(failure),

@@ -9,6 +9,8 @@ from typing import BinaryIO, Final, TypeAlias, final
 
 from typing_extensions import Buffer
 
+from .tripwire import unwatched
+
 __all__ = ["Bytes", "Handle", "draft_of"]
 
 Bytes: TypeAlias = BinaryIO | SpooledTemporaryFile[bytes]
@@ -69,6 +71,7 @@ class Handle(io.BufferedIOBase):
     def seekable(self) -> bool:
         return True
 
+    @unwatched()
     def read(self, size: int | None = -1, /) -> bytes:
         self._may(self._reads, "read")
         return self._bytes.read(-1 if size is None else size)
@@ -76,10 +79,12 @@ class Handle(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         return self.read(size)
 
+    @unwatched()
     def readline(self, size: int | None = -1, /) -> bytes:
         self._may(self._reads, "read")
         return self._bytes.readline(-1 if size is None else size)
 
+    @unwatched()
     def write(self, data: Buffer, /) -> int:
         self._may(self._publish is not None, "write")
         if self._appends:
@@ -95,6 +100,7 @@ class Handle(io.BufferedIOBase):
         self._may(True, "tell")
         return self._bytes.tell()
 
+    @unwatched()
     def truncate(self, size: int | None = None, /) -> int:
         self._may(self._publish is not None, "truncate")
         size = self._bytes.tell() if size is None else size
@@ -106,6 +112,7 @@ class Handle(io.BufferedIOBase):
         if not self.closed:
             self._tell()
 
+    @unwatched()
     def close(self) -> None:
         if self.closed:
             return
@@ -118,7 +125,9 @@ class Handle(io.BufferedIOBase):
     def abandon(self) -> None:
         """The workspace is gone: what was not published is dropped, and every call is refused."""
         self._told = True
+        self._bytes.close()
 
+    @unwatched()
     def _tell(self) -> None:
         if self._told or self._publish is None:
             return

@@ -16,12 +16,19 @@ __all__ = ["Options"]
 @final
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`roots` are the absolute paths under which bodies may spell what is in the workspace."""
+    """`places` are the absolute paths at which the folder is on the host. With `tripwire` the interpreter is asked what
+    else Python bodies do."""
 
     limits: WorkspaceLimits = LIMITS
     portable_names: bool = True
     strict_probes: bool = False
-    roots: tuple[str, ...] = (WORKSPACE_ROOT,)
+    places: tuple[str, ...] = ()
+    tripwire: bool = True
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The absolute paths under which bodies may spell what is in the workspace."""
+        return (*self.places, WORKSPACE_ROOT)
 
     @property
     def policy_digest(self) -> str:
@@ -31,5 +38,6 @@ class Options:
             "limits": asdict(self.limits),
             "portable_names": self.portable_names,
             "strict_probes": self.strict_probes,
+            "tripwire": self.tripwire,
         }
         return digest_of(json.dumps(rules, sort_keys=True).encode())

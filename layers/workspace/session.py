@@ -165,8 +165,10 @@ class Session:
             if isinstance(node, DirNode):
                 self._rename_dir(source, target)
             else:
-                self._did(self.overlay.put(target, node))
+                if self.overlay.node(target) == DirNode():
+                    _refuse("is_directory", f"{target} is a directory")
                 self._did(self.overlay.drop(source))
+                self._did(self.overlay.put(target, node))
                 self._moved(target, None)
                 self._moved(source, target)
 
@@ -236,6 +238,12 @@ class Session:
         for place in self._handles.values():
             if place.at == source:
                 place.at = target
+
+    def note_stray(self, path: str) -> None:
+        """A look at the host itself, past the copies: undeclared, if it is there and not a declared read."""
+        with self._lock:
+            if not self._declaration.reads(path) and self._has(path):
+                self.observations.note("read", path or ".", UNDECLARED)
 
     # --- parts --------------------------------------------------------------
 
@@ -331,13 +339,13 @@ class Session:
         if self.overlay.node(target) is not None:
             _refuse("already_exists", f"{target} is there already")
         moved = {path: self._movable(path, target + path.removeprefix(source)) for path in self.overlay.below(source)}
+        for path in (*moved, source):
+            self._did(self.overlay.drop(path))
         self._did(self.overlay.make_dir(target))
         for path, node in moved.items():
             there = target + path.removeprefix(source)
             self._did(self.overlay.make_dir(there) if isinstance(node, DirNode) else self.overlay.put(there, node))
-        for path in (*moved, source):
-            self._did(self.overlay.drop(path))
-            self._moved(path, target + path.removeprefix(source))
+            self._moved(path, there)
 
     def _movable(self, path: str, target: str) -> Node:
         """What is at a path, if it can be moved to another."""

@@ -142,6 +142,7 @@ class MemoryWorld(World):
 class FolderWorld(World):
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.real_root = root.resolve()
 
     def write(self, path: str, data: str | bytes, *, executable: bool = False) -> None:
         target = self.root / path
