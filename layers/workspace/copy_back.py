@@ -21,6 +21,7 @@ from ...core.node import FileNode, LinkNode
 from ...core.outcome import Failure, Outcome, Success
 from ...core.step_sandbox import MaterializationConflict, WorkspaceError
 from ...core.tree import NodeChange, bundle_identity
+from ...core.workspace_path import shown
 from .ending import Ended, clean_up, discard, roll_forward, take_back
 from .folder import TransactionFolder
 from .host import CopiedBack, Writer
@@ -231,6 +232,10 @@ class FileCopyBack:
         except FileExistsError:
             within = (it.path for it in self._changes if it.path == path or is_beneath(it.path, path))
             raise Refused(MaterializationConflict(tuple(within))) from None
+        except OSError as error:
+            raise Refused(
+                refusal_of(error, f"the directory {shown(path)} cannot be made; nothing was written")
+            ) from error
         self._made.append(path)
 
     def _decide(self, folder: TransactionFolder, manifest: Manifest) -> None:

@@ -157,9 +157,12 @@ class MemoryHost:
         exceeded = _exceeded(tree.values(), limits)
         if exceeded is not None:
             return Failure(exceeded)
+        baseline = self._baseline(declaration)
+        if len(baseline) > limits.nodes:
+            return Failure(LimitExceeded("nodes", len(baseline), limits.nodes))
         copies = _Copies({path: self._files[path] for path, node in tree.items() if isinstance(node, FileNode)})
         absent = frozenset(path for path in named if path not in tree)
-        return Success(Seed(tree, copies, absent, matches, self._baseline(declaration)))
+        return Success(Seed(tree, copies, absent, matches, baseline))
 
     def copy_back(
         self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = (), reads: Reads | None = None

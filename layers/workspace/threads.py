@@ -33,7 +33,11 @@ async def in_thread(work: Callable[[], _T], *, drop: Callable[[_T], object]) -> 
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        if not task.cancelled():
-            given = await to_its_end(task)
-            drop(given)
+        task.add_done_callback(lambda ended: _drop(ended, drop))
+        _ = await to_its_end(asyncio.wait((task,)))
         raise
+
+
+def _drop(ended: asyncio.Future[_T], drop: Callable[[_T], object]) -> None:
+    if not ended.cancelled() and ended.exception() is None:
+        _ = drop(ended.result())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from io import BufferedIOBase, TextIOWrapper
 from pathlib import Path
@@ -13,6 +14,7 @@ from stepwell.core.boundary import Boundary
 from stepwell.core.effect import as_effect
 from stepwell.core.step_sandbox import BodyFailed, LimitExceeded, MaterializationConflict, UndeclaredRead
 from stepwell.core.workspace_limits import WorkspaceLimits
+from stepwell.layers.workspace.handle import DRAFT_BYTES
 from stepwell.services.step_sandbox import Workspace
 
 from .sandbox_world import Host, World, open_world
@@ -82,6 +84,20 @@ async def test_appending_to_what_the_host_has_is_a_read_of_it(world: World, mode
     assert world.read("secret") == b"s3cr3t\nmore\n"
 
 
+async def test_a_handle_that_is_kept_keeps_no_descriptor(world: World) -> None:
+    def body(workspace: Workspace) -> int:
+        for number in range(8):
+            left.append(workspace.open_binary(f"out/{number}", "w"))
+            _ = left[-1].write(bytes(DRAFT_BYTES + 1))
+        return len(os.listdir("/proc/self/fd"))
+
+    left: list[BufferedIOBase] = []
+    before = len(os.listdir("/proc/self/fd"))
+    accepted = (await world.run(body, writes=("out/**",))).unwrap()
+    assert accepted.output >= before + len(left)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 # --- what was not declared ------------------------------------------------------
 
 
@@ -132,6 +148,18 @@ async def test_a_link_to_what_is_no_text_is_refused(world: World) -> None:
     refused = await world.run(lambda it: it.make_link("out/r", "\udc80"))
     assert error_of(refused) == ("invalid_path", error_of(refused)[1])
     assert "out/r" in error_of(refused)[1]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_what_is_moved_is_counted_once(host: Host, tmp_path: Path) -> None:
+    def body(workspace: Workspace) -> None:
+        workspace.write_text("out/one", "1234")
+        workspace.rename("out/one", "out/two")
+        workspace.rename("out", "there")
+
+    async with open_world(host, tmp_path / "root", limits=WorkspaceLimits(nodes=3, produced_bytes=4)) as world:
+        _ = await world.settle(body, writes=("there/**",))
+        assert world.read("there/two") == b"1234"
 
 
 # --- effects ------------------------------------------------------------------
