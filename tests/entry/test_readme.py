@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -59,6 +61,18 @@ def test_the_example_of_a_wait_prints_what_the_readme_says_and_charges_once(read
     assert_prints_and_does_nothing_twice(reader, "ship.py", 1)
 
 
+def test_the_example_of_a_sandbox_prints_what_the_readme_says_and_the_command_does_the_same(reader: Path) -> None:
+    stated = [block.text for block in blocks(README) if block.language == "text"][2]
+    ended = run(reader, "tally.py")
+    assert (ended.returncode, ended.stdout) == (0, stated)
+    command = next(block.text for block in blocks(README) if block.text.startswith("stepwell sandbox run"))
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    ended = run(reader, "-m", *shlex.split(command))
+    assert ended.returncode == 0, ended.stdout
+    assert (reader / "out/sorted.txt").read_text() == "and\ncoffee\ntea\ntea\n"
+
+
 def assert_prints_and_does_nothing_twice(reader: Path, name: str, place: int) -> None:
     """The program prints what the text block at this place says, and another time its last line only."""
     stated = [block.text for block in blocks(README) if block.language == "text"][place]
@@ -79,13 +93,16 @@ def test_every_example_of_the_readme_is_executed(reader: Path) -> None:
     assert sorted(path.name for path in reader.glob("*.py")) == [
         "ship.py",
         "shop.py",
+        "tally.py",
         "test_checkout.py",
         "test_fold.py",
         "test_shop.py",
     ]
 
 
-@pytest.mark.parametrize("page", ["workflows.md", "stores.md", "revisions.md", "waiting.md", "artifacts.md"])
+@pytest.mark.parametrize(
+    "page", ["workflows.md", "stores.md", "revisions.md", "waiting.md", "artifacts.md", "sandbox.md"]
+)
 def test_the_examples_of_a_page_continue_one_another(tmp_path: Path, page: str) -> None:
     examples = [block.text for block in blocks(ROOT / "docs" / page) if block.language == "python"]
     assert examples

@@ -26,14 +26,7 @@ async def test_commands_are_enforced_where_the_self_test_passes() -> None:
     assert all(finding.remark is None for finding in findings.values())
     assert str(findings["bubblewrap"].value)[0].isdigit()
     assert findings["sandbox_self_test"].value == "passed"
-    assert findings["sandbox_evidence"].value == {"command": "enforced", "python": python_level(findings)}
-
-
-def python_level(findings: dict[str, Finding]) -> object:
-    """The level of a body that does nothing but look at its workspace."""
-    shown = str(findings["sandbox_evidence"].shown)
-    assert shown.endswith(("Python bodies tripwire", "Python bodies cooperative"))
-    return shown.rpartition(" ")[2]
+    assert findings["sandbox_evidence"].value == {"command": "enforced", "python": "tripwire"}
 
 
 async def test_without_bubblewrap_commands_are_refused_and_it_says_what_to_install(tmp_path: Path) -> None:
@@ -43,7 +36,7 @@ async def test_without_bubblewrap_commands_are_refused_and_it_says_what_to_insta
     assert "install the package bubblewrap" in str(bubblewrap.remark)
     assert (self_test.value, self_test.remark) == (None, None)
     assert folder.value == "all or nothing"
-    assert evidence.value == {"command": None, "python": python_level(findings)}
+    assert evidence.value == {"command": None, "python": "tripwire"}
 
 
 async def test_b_06_a_bubblewrap_that_does_not_work_is_named_with_the_remedy(tmp_path: Path) -> None:
