@@ -302,7 +302,8 @@ class EraseStore(Struct, frozen=True, gc=False):
 
     Without `upto` it is the whole history, of a store that does not exist. What was changed later stays, and so does
     the history if the newest change that would go is not the end of an instance. The receipts themselves stay, with an
-    empty value; of one that names an instance of which changes are left, the value stays too.
+    empty value; of one that names an instance of which changes are left, the value stays too. So it is with waiters:
+    those of an instance of which nothing is left have read anything, since a path names keys of the state.
     """
 
     key: StoreKey

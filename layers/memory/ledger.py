@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Final, final
 
@@ -97,6 +98,7 @@ class _Tables:
             applied = self.receipt(write.key, step)
             if applied is not None and not self.history.has(write.key, applied.revision.instance_id):
                 self.receipts[write.key, step] = structs.replace(applied, value=b"")
+        self.waiting.erase(write.key, partial(self.history.has, write.key))
 
     def trim(self, run_id: str, most: int | None) -> None:
         """Remove so many receipts, steps and unread signals of a run, or all."""

@@ -147,6 +147,12 @@ class Waiting:
             if member.due_no is None:
                 self._make_due(member)
 
+    def erase(self, key: StoreKey, is_kept: Callable[[str], bool]) -> None:
+        """What was read of instances that are not kept is no longer known."""
+        for member in self._members.get(key, {}).values():
+            if not is_kept(member.line.seen.instance_id):
+                member.line.paths = ((),)
+
     # --- signals ------------------------------------------------------------
 
     def send(self, row: SignalRow) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...core import paths as core_paths
 from ...core.batch import CutLog, ForgetRun, SweepSignals, TrimRun
 from ...core.model import Revision, StepId, StoreKey
 from ...services.ledger import PinPage, RunWeight, SignalPage, StoredPin
@@ -65,6 +66,12 @@ ERASE_RECEIPT: Final = """
 update receipt set value = x'' where run_id = ? and key = ? and sid = ?
     and not exists (select 1 from log where log.sid = receipt.sid and log.instance = receipt.instance)"""
 
+ERASE_PATHS: Final = """
+update line set paths = ? where sid = ?
+    and not exists (select 1 from log where log.sid = line.sid and log.instance = line.instance)"""
+
+ANYTHING: Final = core_paths.encode(((),))
+
 
 def write_removals(connection: Connection, rows: Rows) -> None:
     for removal in rows.removals:
@@ -94,6 +101,7 @@ def _erase(connection: Connection, erasure: Erasure) -> None:
         connection.run(ERASE_LOG, border[0][0])
         connection.run(ERASE_BASES, sid, upto)
     connection.run_many(ERASE_RECEIPT, [(step.run_id, step.key, sid) for step in erasure.write.receipts])
+    connection.run(ERASE_PATHS, ANYTHING, sid)
 
 
 # --- runs -------------------------------------------------------------------

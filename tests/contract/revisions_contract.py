@@ -338,6 +338,24 @@ class RevisionsContract:
         await world.make("two")
         assert await world.kept() == [("two", 0)]
 
+    @pytest.mark.parametrize("queue", [None, "q"])
+    async def test_purging_erases_what_waiters_have_read(self, world: World, queue: str | None) -> None:
+        """A path names keys of the state. Who waits on the store that is made again is not concerned."""
+        for instance in ("one", "two"):
+            await world.make(instance, last=1)
+            step, path = StepId(f"run-{instance}", "wait"), (instance,)
+            waiter = Waiter(KEY, step, Revision(instance, 1), (path,), queue=queue)
+            committed(await world.ledger.commit(Batch((), (RegisterWaiter(waiter),))))
+            if instance == "one":
+                assert (await world.revisions.purge(counts, "c-1")).unwrap().deleted
+        first, second = (await world.ledger.waiters(key=KEY)).unwrap()
+        assert (first.waiter.read_paths, first.due_no is None) == (((),), False)
+        assert (second.waiter.read_paths, second.due_no is None) == ((("two",),), True)
+        await world.change(2, "two")
+        await world.delete(2, "two")
+        assert (await world.revisions.purge(counts, "c-1")).unwrap().deleted is False
+        assert [row.waiter.read_paths for row in (await world.ledger.waiters(key=KEY)).unwrap()] == [((),), ((),)]
+
     async def test_purging_erases_what_is_left_of_a_deleted_store(self, world: World) -> None:
         await world.make(last=2)
         await world.delete(2)

@@ -14,8 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stepwell
-from stepwell import Failure, Purged, Retention, Revision, StepId, StoreNotFound, Success, Unavailable
-from stepwell.core.batch import Batch, ChangeRun, CreateStore, ReadSignal, SendSignal, StoreAbsent
+from stepwell import Failure, Purged, Retention, Revision, StepId, StoreNotFound, Success, Unavailable, Waiter
+from stepwell.core.batch import (
+    Batch,
+    ChangeRun,
+    CreateStore,
+    ReadSignal,
+    RegisterWaiter,
+    SendSignal,
+    StoreAbsent,
+)
 from stepwell.core.signal import SignalRow
 from stepwell.layers.revisions import LedgerRevisions
 from stepwell.layers.sql.connection import Connection
@@ -56,6 +64,8 @@ async def test_what_is_purged_is_in_no_file_any_more(tmp_path: Path) -> None:
             batch = Batch((StoreAbsent(secret, first),), (CreateStore(secret, first, document),))
             batch += receipt(first, step, secret, b'"' + MARKER + b'"')
             committed(await world.ledger.commit(batch))
+            waiter = Waiter(secret, StepId("run-1", f"wait-{number}"), first, ((MARKER.decode(),),))
+            committed(await world.ledger.commit(Batch((), (RegisterWaiter(waiter),))))
             if number % 2:
                 await world.change(1, "s", secret)
                 await world.delete(1, "s", secret)
