@@ -19,6 +19,7 @@ from .connection import Connection, DatabaseError, is_busy, is_damage, is_not_a_
 from .dialect import SQLITE
 from .limits import LIMITS
 from .pauses import Pauses
+from .reading import snapshot
 from .rows import to_integer
 from .schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 
@@ -203,11 +204,8 @@ def _prepare(path: str, create: bool) -> None:
 
 def admit_file(connection: Connection, path: str) -> int:
     """The version of a file's schema, 0 for a new file; a `CannotOpen` if it is not ours or is too new for us."""
-    connection.run("begin")  # one snapshot: another process may be migrating
-    try:
+    with snapshot(connection):  # another process may be migrating
         return _version(connection, path)
-    finally:
-        connection.run("rollback")
 
 
 def _version(connection: Connection, path: str) -> int:

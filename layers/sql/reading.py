@@ -160,7 +160,8 @@ def snapshot(connection: Connection) -> Generator[None]:
     try:
         yield
     finally:
-        connection.run("rollback")
+        if connection.in_transaction:  # some errors have ended it, and are what is to be told
+            connection.run("rollback")
 
 
 # --- runs -------------------------------------------------------------------

@@ -23,7 +23,7 @@ from stepwell.layers.sql.committer import CommitMode, Committer
 from stepwell.layers.sql.opening import connect_reader, connect_writer, open_file
 from stepwell.layers.sql.sqlite import SqlLedger
 from stepwell.layers.sql.writer import CommitPoint, OnPoint, Writer
-from stepwell.services.ledger import Verdict
+from stepwell.services.ledger import CannotOpen, Verdict
 
 from ..contract.ledger_batches import ORDER, at, create, patch
 from .shim import Shim
@@ -105,6 +105,17 @@ async def test_a_limit_that_is_met_before_the_commit(mode: CommitMode, tmp_path:
         with file_size_limit(os.stat(f"{path}-wal").st_size):
             # More than the cache of pages holds, so that pages are written while the statements run.
             unavailable(await call_together(ledger, 1, patch_bytes=1 << 20), "no", "nothing could be written")
+        await goes_on(ledger)
+
+
+async def test_opening_beneath_a_limit_says_what_the_matter_is(tmp_path: Path) -> None:
+    """The file that SQLite shares between processes cannot be made, which ends the transaction too."""
+    path = tmp_path / "app.db"
+    async with opened(path, "thread") as ledger:
+        await ledger.commit(create())
+    with file_size_limit(4096), pytest.raises(CannotOpen, match="I/O error"):
+        _ = open_file(path, create=False)
+    async with opened(path, "thread") as ledger:
         await goes_on(ledger)
 
 
