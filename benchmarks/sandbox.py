@@ -1,4 +1,4 @@
-"""The budgets of the step sandbox: what isolating and watching a command adds to executing it, and watching a callable.
+"""The budgets of the step sandbox: seeding a workspace, isolating and watching a command, watching a callable.
 
     python benchmarks/sandbox.py
 
@@ -9,6 +9,7 @@ has no floor: the bare command is executed just before, and taken off.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shutil
 import subprocess
@@ -18,16 +19,20 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO, Final
 
 from budget import Budget, Pair, summarise, table
 from floor import folder
 from world import World
 
+from stepwell import Boundary, StepSandbox, build, get
 from stepwell.core.boundary import Declaration
 from stepwell.core.command import Command
 from stepwell.core.node import FileNode, digest_of
 from stepwell.core.workspace_limits import LIMITS
+from stepwell.layers import artifacts, clock, step_sandbox
 from stepwell.layers.workspace.command.runner import CommandRunner
 from stepwell.layers.workspace.host import Seed
 from stepwell.layers.workspace.tripwire import watch
@@ -111,6 +116,36 @@ async def seeded(many: int, few: int, world: World) -> Sequence[Pair]:
     return pairs
 
 
+def copied(source: Path) -> float:
+    """Seconds for reading and hashing the files of a folder, and writing copies of them into one in memory."""
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as target:
+        began = time.perf_counter()
+        for path in sorted(source.iterdir()):
+            data = path.read_bytes()
+            _ = hashlib.sha256(data).hexdigest()
+            _ = Path(target, path.name).write_bytes(data)
+        return time.perf_counter() - began
+
+
+async def opened_and_closed(count: int, world: World) -> Sequence[Pair]:
+    """Opening a sandbox, seeding a workspace with small files, and closing both, beside copying the files."""
+    root = world.file().with_suffix(".files")
+    many = root / "many"
+    many.mkdir(parents=True)
+    for number in range(count):
+        _ = (many / str(number)).write_bytes(os.urandom(len(FILE)))
+    pairs: list[Pair] = []
+    async with build(step_sandbox.layer(root) | artifacts.layer_test() | clock.layer()) as built:
+        sandbox = get(built.unwrap(), StepSandbox)
+        for _ in range(PAIRS):
+            floor = copied(many)
+            began = time.perf_counter()
+            async with (await sandbox.open()).unwrap() as transaction:
+                _ = (await transaction.execute(Boundary(("many/*",)), lambda _: None)).unwrap()
+            pairs.append(Pair(time.perf_counter() - began, floor))
+    return pairs
+
+
 async def looks(world: World) -> Sequence[Pair]:
     """Microseconds that one look-up takes."""
     code = (
@@ -159,7 +194,7 @@ async def watched_open(world: World) -> Sequence[Pair]:
 
 TRIPWIRE: Final[tuple[Budget[World], ...]] = (
     Budget("sandbox-event", "an audited event, while nobody is watched", "-", 1.0, unwatched_event, "µs"),
-    Budget("sandbox-open", "a file that a watched body opens", "unwatched", None, watched_open),
+    Budget("sandbox-read", "a file that a watched body opens", "unwatched", None, watched_open),
 )
 
 ALL: Final[tuple[Budget[World], ...]] = (
@@ -168,7 +203,13 @@ ALL: Final[tuple[Budget[World], ...]] = (
     Budget("sandbox-look", "a look-up that is told of", "-", 60.0, looks, "µs"),
 )
 
-SANDBOX_BUDGETS: Final[tuple[Budget[World], ...]] = (*TRIPWIRE, *(ALL if shutil.which("bwrap") else ()))
+SEEDS: Final[tuple[Budget[World], ...]] = (
+    Budget(
+        "sandbox-open-1000", "open, seed, close 1,000 files", "copy and hash", 3.0, partial(opened_and_closed, 1_000)
+    ),
+)
+
+SANDBOX_BUDGETS: Final[tuple[Budget[World], ...]] = (*SEEDS, *TRIPWIRE, *(ALL if shutil.which("bwrap") else ()))
 """None of commands where there is no bubblewrap."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import BinaryIO, Final, final
 
@@ -69,6 +70,9 @@ class Seeder:
         self._portable = portable
         self._copied_bytes = 0
         self._spool = Spool(limits.memory_bytes)
+        self._held = ExitStack()  # the directory that was looked at last
+        self._held_path: str | None = None
+        self._held_descriptor = -1
 
     def run(self) -> Seed:
         """The seed. After `SeedRefused` nothing is kept."""
@@ -77,6 +81,8 @@ class Seeder:
         except BaseException:
             self._spool.close()
             raise
+        finally:
+            self._let_go()
 
     def _run(self) -> Seed:
         declared = self._declaration
@@ -92,6 +98,12 @@ class Seeder:
 
     def moved(self, tree: Tree) -> set[str]:
         """The declared reads that are not as they were when `tree` was seeded; a pattern, if it can not be told."""
+        try:
+            return self._moved(tree)
+        finally:
+            self._let_go()
+
+    def _moved(self, tree: Tree) -> set[str]:
         declared = self._declaration
         paths = {read.path for read in declared.read_files} | {path for path in tree if declared.reads(path)}
         moved: set[str] = set()
@@ -100,7 +112,7 @@ class Seeder:
                 paths.update(self._matching(glob))
             except SeedRefused:
                 moved.add(glob.pattern)
-        return moved | {path for path in paths if self._seen(path, self._measure) != tree.get(path)}
+        return moved | {path for path in sorted(paths) if self._seen(path, self._measure) != tree.get(path)}
 
     def _limit(self, what: str, actual: int) -> None:
         limit: int = getattr(self._limits, what)
@@ -157,7 +169,7 @@ class Seeder:
 
         def copied(descriptor: int, status: os.stat_result) -> str:
             self._limit("file_bytes", status.st_size)
-            digest, size = self._spool.put_file(_Source(self._root.calls, descriptor, self._take))
+            digest, size = self._spool.put_file(_Source(self._root.calls, descriptor, status.st_size, self._take))
             sizes.append(size)
             return digest
 
@@ -173,13 +185,25 @@ class Seeder:
         self._limit("seeded_bytes", self._copied_bytes)
 
     def _seen(self, path: str, hasher: Hasher) -> Seen:
+        above, _, name = path.rpartition("/")
         try:
-            with self._root.parent(path) as (at, name):
-                return look(self._root.calls, at, name, hasher)
+            return look(self._root.calls, self._directory(above), name, hasher)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise SeedRefused(refusal_of(error, f"{shown(path)} cannot be read")) from error
+
+    def _directory(self, path: str) -> int:
+        """A descriptor of a directory, which is kept until another one is asked for: paths come in order."""
+        if path != self._held_path:
+            self._let_go()
+            self._held_descriptor = self._held.enter_context(self._root.directory(path))
+            self._held_path = path
+        return self._held_descriptor
+
+    def _let_go(self) -> None:
+        self._held_path = None
+        self._held.close()
 
     def _node(self, path: str, seen: Seen) -> Node | None:
         if seen == UNREADABLE:
@@ -247,9 +271,10 @@ class Seeder:
 class _Source:
     """Reads an open file, and says how much: `take` gets the size of each piece, and of all of them so far."""
 
-    def __init__(self, calls: SystemCalls, descriptor: int, take: Callable[[int, int], None]) -> None:
+    def __init__(self, calls: SystemCalls, descriptor: int, size: int, take: Callable[[int, int], None]) -> None:
         self._calls = calls
         self._descriptor = descriptor
+        self._size = size
         self._take = take
         self._whole = 0
 
@@ -260,6 +285,8 @@ class _Source:
             size -= len(piece)
             self._whole += len(piece)
             self._take(len(piece), self._whole)
+            if self._whole == self._size:  # what is appended meanwhile is not of this copy
+                break
         return b"".join(pieces)
 
 
