@@ -108,7 +108,7 @@ class WorkspaceRefusal(Exception):
 
 
 class WorkspaceFileNotFound(WorkspaceRefusal, FileNotFoundError):
-    """The workspace has nothing at the path."""
+    """The workspace has nothing at the path: for a body, what its step did not declare is not there."""
 
 
 def _text(error: WorkspaceError | LimitExceeded) -> str:

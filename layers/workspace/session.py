@@ -322,8 +322,8 @@ class Session:
 
     def _refuse_undeclared(self, at: str) -> None:
         if at in self.observations.undeclared and self._declaration.mode == "hard":
-            hint = "add it to the reads of the step's Boundary"
-            _refuse("undeclared_read", f"{at} is not declared, so that the step cannot see it: {hint}")
+            message = f"{at} is not declared, so that the step cannot see it: add it to the reads of the step's Boundary"
+            raise WorkspaceFileNotFound(WorkspaceError("undeclared_read", message))
 
     def _write(self, at: str, source: Bytes) -> None:
         digest, size = self._spool.put_file(source)

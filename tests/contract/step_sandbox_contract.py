@@ -81,6 +81,8 @@ class StepSandboxContract:
 
     async def test_a_03_an_undeclared_read_that_is_swallowed_is_told_all_the_same(self, world: World) -> None:
         def body(workspace: Workspace) -> str:
+            with pytest.raises(FileNotFoundError):
+                _ = workspace.read_bytes("secret")
             assert code_of(lambda: workspace.read_bytes("secret")) == "undeclared_read"
             return "ok"
 
