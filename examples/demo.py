@@ -6,9 +6,10 @@ The director, this process, is a client: it starts runs and looks on. A worker (
 drives them, and another process, the reviewer, gives the verdicts, for which the runs wait on one board that all write
 to. The worker is killed with SIGKILL when between 30 % and 70 % of the steps are done; the log of executions then shows
 whether a step that was finished ran again, and the log of looks whether a write to the board woke a run that had not
-read what was written. What is exited with: 0 if all is as it must be; 1 if a finished step ran twice, a run was woken
-for nothing, the kill missed, or a run did not complete; 130 after Ctrl-C. Another demo finds the finished runs; a file
-that was changed since gets a new one.
+read what was written. At last a command counts the files in a sandbox, where there is bubblewrap, and another one is
+refused what it had not declared. What is exited with: 0 if all is as it must be; 1 if a finished step ran twice, a run
+was woken for nothing, the kill missed, a run did not complete, or the sandbox did not hold; 130 after Ctrl-C. Another
+demo finds the finished runs; a file that was changed since gets a new one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -33,6 +35,7 @@ from director.screen import Picture, Screen
 from review.board import BOARD, Entry
 from review.files import Ordered, select
 from review.report import html, markdown
+from review.sizes import FOLDER, NotShown, Sizing, count_sizes
 from review.steps import EXECUTIONS, LOOKS, publish
 from review.workflow import STAGES, VERDICT, review
 from rich.console import Console
@@ -185,6 +188,15 @@ def tell_waits(waited: Waited, screen: Screen) -> None:
     screen.tell("runs woken for nothing", f"{len(waited.idle)}")
 
 
+def tell_sizing(sizing: Sizing, screen: Screen) -> None:
+    if isinstance(sizing, NotShown):
+        screen.tell("sandboxed command", f"not shown: {sizing.reason}")
+        return
+    screen.tell("sandboxed command read", f"{len(sizing.read)} files, each as it had declared")
+    screen.tell("and wrote", ", ".join(f"{FOLDER}/{path}" for path in sizing.wrote) or "nothing new")
+    screen.tell("another one was refused", f"{', '.join(sizing.refused)}; it had not declared to read that")
+
+
 def in_words(counts: Counter[str]) -> str:
     return ", ".join(f"{what}: {count}" for what, count in sorted(counts.items())) or "none"
 
@@ -222,6 +234,9 @@ async def demo(options: Options, console: Console) -> int:
     async with stepwell.open(options.database, drive=False) as app:
         with Children(options.out, importable(HERE)) as children, screen:
             problems = await direct(options, ordered, app, screen, children)
+    sizing = await count_sizes([one.job for one in ordered], options.out)
+    tell_sizing(sizing, screen)
+    problems += [] if isinstance(sizing, NotShown) else sizing.problems
     for problem in problems:
         console.print(f"wrong: {problem}", style="bold red", markup=False, soft_wrap=True)
     return 1 if problems else 0
@@ -244,6 +259,7 @@ def forget(options: Options) -> None:
     for pattern in ("review.db*", EXECUTIONS, LOOKS, "report.*", "worker.log", "reviewer.log"):
         for path in options.out.glob(pattern):
             path.unlink()
+    shutil.rmtree(options.out / FOLDER, ignore_errors=True)
 
 
 async def interruptible(options: Options, console: Console) -> int:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from ..layers.workspace.command.world import needs_bwrap
+
 ROOT = Path(__file__).resolve().parents[2]
 
 TREE = {
@@ -41,9 +43,11 @@ class Played(NamedTuple):
     text: str
 
 
-def play(tree: Path, out: Path, *options: str) -> Played:
+def play(tree: Path, out: Path, *options: str, **environment: str) -> Played:
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), str(tree), "--out", str(out), *options]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, check=False, env={**os.environ, **environment}
+    )
     return Played(tree, out, ended.returncode, ended.stdout + ended.stderr)
 
 
@@ -136,6 +140,17 @@ def test_looks_of_an_earlier_demo_show_what_was_found_and_nothing_else() -> None
     assert judged.stdout == "3 9 3 1 ('b',) ('c',)\n"
 
 
+@needs_bwrap
+def test_a_command_counts_the_files_in_a_sandbox_and_another_one_is_refused(played: Played) -> None:
+    assert f"sandboxed command read  {len(REVIEWED)} files, " in played.text
+    assert "and wrote  review-sandbox/sizes.txt\n" in played.text
+    assert f"another one was refused  {played.out / 'review.db'}; " in played.text
+    counted = (line.split() for line in (played.out / "review-sandbox/sizes.txt").read_text().splitlines())
+    sizes = {path.removeprefix("files/"): int(size) for size, path in counted if path != "total"}
+    assert sizes == {path: len(TREE[path].encode()) for path in REVIEWED}
+    assert sorted(path.name for path in played.tree.iterdir()) == sorted({path.split("/")[0] for path in TREE})
+
+
 def test_the_reports_tell_what_is_in_the_tree(played: Played) -> None:
     markdown = (played.out / "report.md").read_text()
     rows = {row.split("`")[1]: row.split(" | ")[1] for row in markdown.splitlines() if row.startswith("| `")}
@@ -170,6 +185,12 @@ def test_another_demo_finds_the_finished_runs_and_a_changed_file_gets_a_new_one(
     assert "found 7 of 9 runs" in third.text
     assert "with SIGKILL" in third.text
     assert len((played.out / "executions.log").read_text().splitlines()) >= len(before.splitlines()) + 12
+
+
+def test_without_bubblewrap_the_demo_ends_well_and_says_what_is_not_shown(tmp_path: Path) -> None:
+    ended = play(make_tree(tmp_path), tmp_path / "out", PATH="/nowhere")
+    assert ended.code == 0, ended.text
+    assert "sandboxed command  not shown: there is no bwrap in PATH: install the package bubblewrap" in ended.text
 
 
 def test_a_finished_step_that_ran_twice_is_found(tmp_path: Path) -> None:
