@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
@@ -18,17 +19,18 @@ from .layer import Layer, provides
 if TYPE_CHECKING:
     from ..core.step_sandbox import UnsupportedBoundary
     from .workspace.memory_host import MemoryFiles
+    from .workspace.settlement import Settled, settle
 
-__all__ = ["MemoryFiles", "layer", "layer_noop", "layer_test", "make"]
+__all__ = ["MemoryFiles", "Settled", "layer", "layer_noop", "layer_test", "make", "settle"]
+
+_LATER: Final = {"MemoryFiles": "memory_host", "Settled": "settlement", "settle": "settlement"}
 
 if not TYPE_CHECKING:  # most programs have no sandbox, and none of them waits for its modules
 
     def __getattr__(name):
-        if name != "MemoryFiles":
+        if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .workspace.memory_host import MemoryFiles
-
-        return MemoryFiles
+        return getattr(import_module(f".workspace.{_LATER[name]}", __package__), name)
 
 
 _NO_FILES: Final[Mapping[str, bytes | str]] = MappingProxyType({})

@@ -322,7 +322,7 @@ class Session:
 
     def _refuse_undeclared(self, at: str) -> None:
         if at in self.observations.undeclared and self._declaration.mode == "hard":
-            message = f"{at} is not declared, so that the step cannot see it: add it to the reads of the step's Boundary"
+            message = f"{at} is not declared, so that the step cannot see it: add it to the reads of its Boundary"
             raise WorkspaceFileNotFound(WorkspaceError("undeclared_read", message))
 
     def _write(self, at: str, source: Bytes) -> None:
