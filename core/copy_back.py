@@ -146,6 +146,7 @@ class _Plan:
         self._changes = changes
         self._trees = trees
         self._removed = [it for it in changes if _is_entry(it.before) and not _is_entry(it.after)]
+        self._above_gone = {above for it in changes if it.after is None for above in ancestors(it.path)}
         self._held = self._find_held()
         self._removed_directories = self._find_removed_directories()
 
@@ -169,18 +170,14 @@ class _Plan:
         for change in self._changes:
             if _is_entry(change.after) and not _is_entry(change.before) and self._was_directory(change):
                 found[change.path] = change.after
-        tops = tuple(found)
-        for removed in self._changes:
-            if removed.after is None:
-                above = list(ancestors(removed.path))
-                inner = [path for path in above if any(path == top or is_beneath(path, top) for top in tops)]
-                found.update({path: None for path in inner if path not in found})
+        within = [
+            path for path in self._above_gone if path not in found and not found.keys().isdisjoint(ancestors(path))
+        ]
+        found.update(dict.fromkeys(within))
         return found
 
     def _was_directory(self, change: NodeChange) -> bool:
-        if isinstance(change.before, DirNode):
-            return True
-        return any(it.after is None and is_beneath(it.path, change.path) for it in self._changes)
+        return isinstance(change.before, DirNode) or change.path in self._above_gone
 
     def _removals(self) -> Iterator[Op]:
         for change in sorted(self._removed, key=lambda it: _deep_first(it.path)):
@@ -194,9 +191,7 @@ class _Plan:
             yield Op("prune" if path in pruned else "rmdir", path, 0, DirNode(), after)
 
     def _find_pruned(self) -> set[str]:
-        gone = [it.path for it in self._changes if it.after is None]
-        above = {path for removed in gone for path in ancestors(removed)}
-        inside = {path for path in above if any(is_beneath(path, tree) for tree in self._trees)}
+        inside = {path for path in self._above_gone if any(is_beneath(path, tree) for tree in self._trees)}
         return inside - self._held - self._removed_directories.keys()
 
     def _late_directories(self) -> Iterator[Op]:
