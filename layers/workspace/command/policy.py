@@ -94,7 +94,7 @@ class View:
     """What one command sees of the host: places that are bound, links beside them, and all that is shown so or made.
 
     `late` are places that lie in what belongs to the command, and are bound on top of it. `hidden` lie in what is
-    bound, and are empty there but for `own`, places that the command needs and that lie in either.
+    bound, and are empty there but for `own`, places in them that the command needs.
     """
 
     bound: tuple[str, ...]
@@ -146,11 +146,10 @@ class Policy:
         names = (*ETC_OF_HOST, *(ETC_FOR_NETWORK if self.network else ()))
         etc = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
         roots = [place for place in dict.fromkeys(self.roots) if not _is_within(place, system)]
-        hidden = tuple(
-            it for it in dict.fromkeys(self.hidden) if _is_within(it, [*system, *roots]) and os.path.isdir(it)
-        )
-        needed = [place for place in closure(command.argv, command.env, hidden) if place not in roots]
-        on_top = [place for place in needed if _is_within(place, (*PRIVATE, *hidden))]
+        needed = [place for place in closure(command.argv, command.env, self.hidden) if place not in roots]
+        shown = [*system, *roots, *needed]
+        hidden = tuple(it for it in dict.fromkeys(self.hidden) if _is_within(it, shown) and os.path.isdir(it))
+        on_top = [place for place in needed if _is_within(place, hidden)]
         at_once = [place for place in (*roots, *needed) if place not in on_top]
         return View(
             bound=(

@@ -22,7 +22,7 @@ def closure(argv: Sequence[str], env: Mapping[str, str], hidden: Sequence[str] =
     """The absolute places that the program of `argv` needs besides those of the system, sorted.
 
     A program in the workspace, or one that is not found, needs none. What is `hidden` does not belong to the system,
-    wherever it lies.
+    wherever it lies, and is no installation, whatever folders it has.
     """
     found = _program(argv[0], env.get("PATH", DEFAULT_PATH))
     return tuple(sorted(set(_needed(found, hidden)))) if found is not None else ()
@@ -41,7 +41,8 @@ def _needed(program: str, hidden: Sequence[str]) -> Iterator[str]:
             continue
         prefix = os.path.dirname(os.path.dirname(file))
         parts = [f"{prefix}/{part}" for part in PARTS if os.path.exists(f"{prefix}/{part}")]
-        if os.path.basename(os.path.dirname(file)) in {"bin", "sbin"} and f"{prefix}/lib" in parts and prefix != "/":
+        in_bin = os.path.basename(os.path.dirname(file)) in {"bin", "sbin"}
+        if in_bin and f"{prefix}/lib" in parts and prefix != "/" and not _are_any([prefix, *parts], hidden):
             yield from parts
             python = f"{prefix}/bin/python"
             if os.path.exists(f"{prefix}/pyvenv.cfg") and os.path.realpath(python) != os.path.realpath(program):
@@ -52,6 +53,10 @@ def _needed(program: str, hidden: Sequence[str]) -> Iterator[str]:
 
 def _is_of_system(file: str) -> bool:
     return _lies_in(file, ALWAYS)
+
+
+def _are_any(places: Sequence[str], hidden: Sequence[str]) -> bool:
+    return not {os.path.realpath(place) for place in places}.isdisjoint(map(os.path.realpath, hidden))
 
 
 def _lies_in(file: str, places: Sequence[str]) -> bool:

@@ -319,6 +319,24 @@ async def test_b_02_the_folder_of_the_declared_files_is_hidden_also_within_what_
     await own.close()
 
 
+@pytest.mark.parametrize("root", ["", "lib/project"])
+async def test_b_02_what_a_program_lies_beside_is_not_shown_if_it_is_declared_or_not(tmp_path: Path, root: str) -> None:
+    """A project may have a bin and a lib of its own, or lie in the lib of an installation."""
+    project = tmp_path / root
+    (project / "lib").mkdir(parents=True)
+    (project / "lib" / "secret").write_text("s3cr3t")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "tool"
+    program.write_text('#!/bin/sh\ncat "$1"\n')
+    program.chmod(0o755)
+    own = CommandRunner(python=PYTHON, policy=Policy(hidden=(str(project),)))
+    result = await result_of(own, Command((str(program), f"{project}/lib/secret")))
+    assert result.output.stdout == b""
+    assert undeclared(result, os.path.lexists) == (f"{project}/lib/secret",)
+    result.close()
+    await own.close()
+
+
 @must_be_root
 async def test_b_02_a_folder_below_usr_is_hidden_too(tmp_path: Path) -> None:
     project = Path("/usr/src")

@@ -67,3 +67,14 @@ def test_a_link_needs_what_it_leads_to(tmp_path: Path) -> None:
         f"{real}/opt/tool/bin",
         f"{real}/opt/tool/lib",
     }
+
+
+def test_the_folder_of_the_declared_files_is_no_installation_though_it_has_bin_and_lib(tmp_path: Path) -> None:
+    top = place(tmp_path / "project", {"bin/tool": "", "lib/x": "", "venv/bin/tool": "", "venv/lib/x": ""})
+    alias = tmp_path / "alias"
+    alias.symlink_to(top)
+    for prefix in (top, alias):
+        for hidden in (str(top), f"{top}/bin"):
+            found = closure((f"{prefix}/bin/tool",), {}, (hidden,))
+            assert set(found) == {f"{prefix}/bin/tool", f"{os.path.realpath(top)}/bin/tool"}
+    assert closure((f"{top}/venv/bin/tool",), {}, hidden=(str(top),)) == (f"{top}/venv/bin", f"{top}/venv/lib")
