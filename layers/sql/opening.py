@@ -71,7 +71,7 @@ def connect_writer(path: str, durability: Durability, vfs: str | None = None) ->
         f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
         f"journal_size_limit = {LOG_BYTES}",
         f"cache_size = -{CACHE_KIB}",
-        "secure_delete = 1",  # so that what is purged is not left behind in pages that are free
+        "secure_delete = 1",  # of what is purged; what SQLite copied from page to page before is beyond its reach
     )
     return _patiently(path, lambda: _connect(path, pragmas, vfs))
 

@@ -21,8 +21,9 @@ __all__ = ["purge"]
 def purge(settings: Settings, name: str, store_id: str, yes: bool) -> None:
     """Erase a store: its state, all its earlier revisions, and what its receipts hold.
 
-    A store that exists is deleted first, and whoever waits on it is woken. Nothing of its states is left in the
-    database; the results that runs have recorded stay with the runs, until `stepwell gc --keep-runs` removes these.
+    A store that exists is deleted first, and whoever waits on it is woken. Nothing of its states can be read
+    any more; the results that runs have recorded stay with the runs, until `stepwell gc --keep-runs` removes these.
+    Traces in parts of the file that are not used are removed by `sqlite3 FILE vacuum`, with all processes stopped.
     """
     try:
         key = StoreKey(name, store_id)
