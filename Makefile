@@ -1,4 +1,5 @@
-# Needs Python 3.11 or newer with venv (Debian: apt-get install make python3-venv), and nothing else.
+# Needs Python 3.11 or newer with venv (Debian: apt-get install make python3-venv), and nothing else. With bubblewrap and
+# strace (Debian: apt-get install bubblewrap strace) the tests of sandboxed commands are executed, not skipped.
 # Another Python, beside the first: make PYTHON=python3.13 VENV=.venv313 test
 PYTHON ?= python3
 VENV ?= .venv
