@@ -83,3 +83,17 @@ def test_from_the_start_of_the_command_to_the_first_result_is_quick(tmp_path: Pa
     (tmp_path / "program.py").write_text(PROGRAM.replace("asyncio.run(main())", ""))
     words = ["-m", "stepwell", "run", "program.py:hello", "ann"]
     assert is_quick(words, tmp_path)
+
+
+LOADED: Final = """
+import sys
+print(*(name for name in sys.modules if name.startswith(("stepwell.layers.workspace.", "stepwell.core.boundary"))))
+"""
+
+
+def test_an_application_without_a_sandbox_loads_nothing_of_it(tmp_path: Path) -> None:
+    """Its modules take as long to load as all others together. The system calls are those of the artifacts too."""
+    for program in (PROGRAM, "import stepwell.layers.entry.cli"):
+        command = [sys.executable, "-c", program + LOADED]
+        done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1].split() in ([], ["stepwell.layers.workspace.calls"])
