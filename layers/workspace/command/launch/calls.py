@@ -41,6 +41,7 @@ class Machine:
     forks: frozenset[int]
     clone: int
     clone3: int
+    socket: int
     refused: frozenset[int]
     x32: bool
     o_directory: int
@@ -111,6 +112,7 @@ X86_64: Final = Machine(
     forks=frozenset({56, 57, 58, 435}),  # clone, fork, vfork, clone3
     clone=56,
     clone3=435,
+    socket=41,
     refused=NEW_REFUSED
     | {101, 310, 311}  # ptrace, process_vm_readv, process_vm_writev
     | {303, 304}  # name_to_handle_at, open_by_handle_at
@@ -146,6 +148,7 @@ AARCH64: Final = Machine(
     forks=frozenset({220, 435}),  # clone, clone3
     clone=220,
     clone3=435,
+    socket=198,
     refused=NEW_REFUSED
     | {117, 270, 271}  # ptrace, process_vm_readv, process_vm_writev
     | {264, 265}  # name_to_handle_at, open_by_handle_at

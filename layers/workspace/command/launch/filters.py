@@ -21,12 +21,16 @@ KILL: Final = 0x80000000
 ERRNO: Final = 0x00050000
 EPERM: Final = 1
 ENOSYS: Final = 38
+EAFNOSUPPORT: Final = 97
 
 NUMBER_AT: Final = 0
 ARCH_AT: Final = 4
 FIRST_ARGUMENT_AT: Final = 16
 
 X32: Final = 0x40000000
+
+SOCKETS: Final = (1, 2, 10, 16)
+"""The families that a network namespace holds: Unix, IPv4, IPv6, netlink. By vsock a machine reaches its host."""
 
 NEW_NAMESPACES: Final = 0x7E020000
 """The flags of clone that make namespaces of any kind."""
@@ -47,6 +51,9 @@ def refusing(machine: Machine) -> bytes:
         code += _when(IF_EQUAL, number, ERRNO | EPERM)
     # The flags of clone3 stand in memory, where no filter sees them: without it libraries use clone.
     code += _when(IF_EQUAL, machine.clone3, ERRNO | ENOSYS)
+    families = [word for family in SOCKETS for word in _when(IF_EQUAL, family, ALLOW)]
+    families = [_do(LOAD, FIRST_ARGUMENT_AT), *families, _do(RETURN, ERRNO | EAFNOSUPPORT)]
+    code += [_do(IF_EQUAL, machine.socket, skip_if_not=len(families)), *families]
     code += [_do(IF_EQUAL, machine.clone, skip_if_not=3), _do(LOAD, FIRST_ARGUMENT_AT)]
     code += _when(IF_ANY_BIT, NEW_NAMESPACES, ERRNO | EPERM)
     return b"".join([*code, _do(RETURN, ALLOW)])

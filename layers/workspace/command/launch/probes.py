@@ -24,6 +24,8 @@ CALLS: Final = {
 }
 
 DEEP: Final = 32
+FAMILIES: Final = (1, 2, 10, 16)
+KINDS: Final = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET)
 NEW_USER: Final = 0x10000000
 TRACE_ME: Final = 0
 SESSION_KEYRING: Final = -3
@@ -60,7 +62,8 @@ def _probes(told: Mapping[str, str]) -> dict[str, Callable[[], object]]:
         "TCP to the host": lambda: socket.create_connection(("127.0.0.1", int(told["tcp"])), 1).close(),
         "UDP to the host": lambda: _udp(int(told["udp"])),
         "abstract Unix socket": lambda: _unix("\0" + told["abstract"]),
-        "path Unix socket": lambda: _unix(told["unix"]),
+        "path Unix socket": lambda: _unix_beneath(*os.path.split(told["unix"])),
+        "socket of another family": _other_family,
         "see processes of the host": lambda: _is_same_process(int(told["process"]), told["started"]),
         "the host's /etc/passwd": lambda: _has(told["etc"]),
         "home directory": lambda: os.lstat(told["home"]),
@@ -109,6 +112,25 @@ def _unix(name: str) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(1)
         sock.connect(name)
+
+
+def _unix_beneath(folder: str, name: str) -> None:
+    """However long the folder's path is, which has to fit into an address otherwise."""
+    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        _unix(f"/proc/self/fd/{opened}/{name}")
+    finally:
+        os.close(opened)
+
+
+def _other_family() -> None:
+    families = [family for family in range(64) if family not in FAMILIES]
+    if not any(_is_possible(family, kind) for family in families for kind in KINDS):
+        raise PermissionError
+
+
+def _is_possible(family: int, kind: int) -> bool:
+    return _answer(lambda: socket.socket(family, kind).close()) == ALLOWED
 
 
 def _is_same_process(process: int, started: str) -> None:

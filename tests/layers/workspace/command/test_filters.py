@@ -10,9 +10,16 @@ from stepwell.layers.workspace.command.launch.calls import MACHINES, Machine
 from stepwell.layers.workspace.command.launch.filters import refusing, telling
 
 ALLOW, TELL, KILL = "allow", "tell", "kill"
-EPERM, ENOSYS = "errno 1", "errno 38"
+EPERM, ENOSYS, NO_FAMILY = "errno 1", "errno 38", "errno 97"
 
-ACTIONS = {0x7FFF0000: ALLOW, 0x7FC00000: TELL, 0x80000000: KILL, 0x00050001: EPERM, 0x00050026: ENOSYS}
+ACTIONS = {
+    0x7FFF0000: ALLOW,
+    0x7FC00000: TELL,
+    0x80000000: KILL,
+    0x00050001: EPERM,
+    0x00050026: ENOSYS,
+    0x00050061: NO_FAMILY,
+}
 
 LONGEST = 4096
 """Of what the kernel takes, in instructions."""
@@ -57,12 +64,22 @@ def test_what_leads_around_the_watch_is_refused_and_nothing_else(machine: Machin
     answers = {number: decision(refusing(machine), machine.arch, number) for number in range(600)}
     assert {number for number, answer in answers.items() if answer == EPERM} == machine.refused
     assert {number for number, answer in answers.items() if answer == ENOSYS} == {machine.clone3}
+    assert {number for number, answer in answers.items() if answer == NO_FAMILY} == {machine.socket}
     assert not machine.refused & (machine.watched.keys() | machine.forks)
 
 
 @both
+def test_b_19_sockets_are_of_families_that_a_network_namespace_holds(machine: Machine) -> None:
+    """A virtual machine reaches its host by vsock, whatever network it is in."""
+    decisions = {family: decision(refusing(machine), machine.arch, machine.socket, family) for family in range(256)}
+    assert {family for family, answer in decisions.items() if answer == ALLOW} == {1, 2, 10, 16}
+    assert {answer for answer in decisions.values() if answer != ALLOW} == {NO_FAMILY}
+
+
+@both
 @pytest.mark.parametrize(
-    ("flags", "expected"), [(0, ALLOW), (THREAD, ALLOW), (17, ALLOW), (NEW_USER, EPERM), (NEW_NET | 17, EPERM)]
+    ("flags", "expected"),
+    [(0, ALLOW), (THREAD, ALLOW), (17, ALLOW), (40, ALLOW), (NEW_USER, EPERM), (NEW_NET | 17, EPERM)],
 )
 def test_new_tasks_are_allowed_and_new_namespaces_are_not(machine: Machine, flags: int, expected: str) -> None:
     assert decision(refusing(machine), machine.arch, machine.clone, flags) == expected
