@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import socket
 import tempfile
@@ -20,7 +21,7 @@ from ....core.node import FileNode, LinkNode, Node, digest_of
 from ....core.workspace_limits import WorkspaceLimits
 from ..host import Seed
 from .launch.probes import ALLOWED, DECLARED
-from .policy import ETC_FILES, VARIABLES, View
+from .policy import ETC_FILES, PRIVATE, VARIABLES, WORKSPACE, View
 from .values import CommandResult, Proof
 
 __all__ = ["DECLARATION", "LIMITS", "Bait", "judge"]
@@ -28,7 +29,12 @@ __all__ = ["DECLARATION", "LIMITS", "Bait", "judge"]
 SCRIPT: Final = (Path(__file__).parent / "launch" / "probes.py").read_bytes()
 INPUT: Final = b"i"
 
+NOWHERE: Final = "/no such home"
+
 OVER_THE_NETWORK: Final = frozenset({"TCP to the host", "UDP to the host", "abstract Unix socket"})
+
+SET_INSIDE: Final = frozenset({*VARIABLES, "PWD"})
+"""The variables that every command has; bubblewrap itself sets the last one."""
 
 DECLARATION: Final = Declaration(
     mode="hard", read_files=(), read_globs=(), outputs=("out.txt",), write_globs=(), trees=(), removals=()
@@ -53,9 +59,10 @@ class Bait:
         self._abstract, self._unix = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
         self._name = os.path.basename(self._folder)
         self._abstract.bind("\0" + self._name)
-        self._unix.bind(f"{self._folder}/unix")
+        _bind_beneath(self._unix, self._folder, "unix")
         self._abstract.listen()
         self._unix.listen()
+        self._end, self._ended = socket.socketpair()
         self._echo = threading.Thread(target=self._answer, daemon=True)
         self._echo.start()
 
@@ -67,18 +74,18 @@ class Bait:
 
     def close(self) -> None:
         """Take it all away."""
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.sendto(b"", self._udp.getsockname())  # the end of the echo
+        self._end.close()
         self._echo.join()
-        for sock in (self._tcp, self._udp, self._abstract, self._unix):
+        for sock in (self._tcp, self._udp, self._abstract, self._unix, self._ended):
             sock.close()
         shutil.rmtree(self._folder)
 
     def _answer(self) -> None:
-        while True:
+        poll = select.poll()  # select itself takes no descriptor above 1023
+        for sock in (self._udp, self._ended):
+            poll.register(sock, select.POLLIN)
+        while self._ended.fileno() not in dict(poll.poll()):
             data, sender = self._udp.recvfrom(16)
-            if not data:
-                return
             self._udp.sendto(data, sender)
 
     def was_reached(self) -> bool:
@@ -101,7 +108,7 @@ class Bait:
             "tcp": str(self._tcp.getsockname()[1]),
             "udp": str(self._udp.getsockname()[1]),
             "unix": f"{self._folder}/unix",
-            "variable": next((name for name in os.environ if name not in VARIABLES), "STEPWELL_SELF_TEST"),
+            "variable": next((name for name in os.environ if name not in SET_INSIDE), "STEPWELL_SELF_TEST"),
         }
 
     def command(self, python: str, view: View) -> Command:
@@ -173,11 +180,24 @@ def _hidden_line() -> str:
 
 
 def _hidden_at_home(shown: Sequence[str]) -> str:
-    """Something in the user's home that does not lead to what is shown, or the home itself."""
-    home = os.path.expanduser("~")
+    """Something in the user's home that is not shown, and does not lead there or to what the command has anyway."""
+    home = os.path.realpath(os.path.expanduser("~"))
     try:
         names = os.listdir(home)
     except OSError:
         names = []
-    paths = (f"{home}/{name}" for name in names)
-    return next((it for it in paths if not any(is_beneath(place, it) for place in shown)), f"{home}/no such file")
+    paths = (os.path.join(home, name) for name in names)
+    return next((it for it in paths if not any(_meet(it, place) for place in (*shown, *PRIVATE, WORKSPACE))), NOWHERE)
+
+
+def _meet(one: str, two: str) -> bool:
+    return is_beneath(one, two) or is_beneath(two, one)
+
+
+def _bind_beneath(sock: socket.socket, folder: str, name: str) -> None:
+    """However long the folder's path is, which has to fit into an address otherwise."""
+    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        sock.bind(f"/proc/self/fd/{opened}/{name}")
+    finally:
+        os.close(opened)

@@ -113,7 +113,10 @@ class CommandRunner:
         version = await to_its_end(asyncio.to_thread(_version, bwrap))
         if isinstance(version, CommandRefused):
             return version
-        bait = await to_its_end(asyncio.to_thread(Bait))
+        try:
+            bait = await to_its_end(asyncio.to_thread(Bait))
+        except OSError as error:
+            return refusal("bait", str(error))
         try:
             outcome = await self._execute(self._self_test(bwrap, bait))
             if isinstance(outcome, Success):

@@ -133,6 +133,48 @@ async def test_b_06_a_bubblewrap_that_does_not_isolate_is_refused(tmp_path: Path
     await own.close()
 
 
+PROVE = (
+    "import asyncio\n"
+    "from stepwell.layers.workspace.command.runner import CommandRunner\n"
+    "async def main():\n"
+    f"    runner = CommandRunner(python={PYTHON!r})\n"
+    "    print(await runner.prove())\n"
+    "    await runner.close()\n"
+    "asyncio.run(main())\n"
+)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"HOME": "/"}, {"HOME": "/usr/sbin"}, {"PWD": "/"}, {"TMPDIR": "long"}],
+    ids=["home is the root", "home is of the system", "only PWD", "long TMPDIR"],
+)
+def test_b_01_where_the_program_was_started_from_is_no_leak(tmp_path: Path, variables: dict[str, str]) -> None:
+    """Containers and services have homes such as / and /usr/sbin."""
+    if "TMPDIR" in variables:
+        long = tmp_path / ("t" * 120)
+        long.mkdir()
+        variables = {"TMPDIR": str(long)}
+    environment = {**variables, "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-c", PROVE], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("<Success: Proof("), done.stdout + done.stderr
+
+
+def test_b_06_where_nothing_can_be_laid_out_for_the_self_test_commands_are_refused(tmp_path: Path) -> None:
+    """Without a folder for temporary files there is no bait."""
+    code = f"import tempfile\ntempfile.tempdir = {str(tmp_path / 'none')!r}\n{PROVE}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "<Failure: CommandRefused(probe='bait'" in done.stdout, done.stdout + done.stderr
+    assert "TMPDIR" in done.stdout
+
+
+@must_be_root
+def test_b_01_a_machine_without_a_network_is_no_obstacle() -> None:
+    command = ["unshare", "--net", sys.executable, "-c", PROVE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("<Success: Proof("), done.stdout + done.stderr
+
+
 async def test_without_bubblewrap_commands_are_refused(tmp_path: Path) -> None:
     own = CommandRunner(bwrap=str(tmp_path / "bwrap"), python=PYTHON)
     refused = CommandRefused(
