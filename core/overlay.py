@@ -53,6 +53,15 @@ class Overlay:
         """What stands at the path itself; a link is not followed."""
         return _DIR if path in self._names else self._leaves.get(path)
 
+    @property
+    def produced_bytes(self) -> int:
+        """The bytes of all files together that the body wrote and that are still there."""
+        return self._bytes
+
+    def digests(self) -> frozenset[str]:
+        """The contents of all files."""
+        return frozenset(node.digest for node in self._leaves.values() if isinstance(node, FileNode))
+
     def names(self, directory: str) -> list[str]:
         """The names in a directory that is there, in the order of their bytes."""
         return sorted(self._names[directory], key=path_order)

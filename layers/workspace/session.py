@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -332,6 +333,9 @@ class Session:
         there = self.overlay.node(at)
         executable = isinstance(there, FileNode) and there.executable
         self._did(self.overlay.put(at, FileNode(digest, size, executable)))
+        if self._spool.stored_bytes > 2 * self.overlay.produced_bytes + self._limits.memory_bytes:
+            with suppress(OSError):  # as of a full disk: then the contents that were replaced stay
+                self._spool.keep_only(self.overlay.digests())
 
     def _rename_dir(self, source: str, target: str) -> None:
         if target.startswith(source + "/"):

@@ -6,8 +6,10 @@ import hashlib
 import io
 import os
 import tempfile
+from collections.abc import Set
 from threading import Lock
-from typing import IO, BinaryIO, Final, Protocol, final
+from typing import BinaryIO, Final, Protocol, final
+from weakref import finalize
 
 from typing_extensions import Buffer
 
@@ -35,7 +37,25 @@ class Spool:
         self._held: dict[str, bytes] = {}
         self._stored: dict[str, tuple[int, int]] = {}  # offset and size in the file
         self._filled = 0
-        self._file: IO[bytes] | None = None
+        self._file: _File | None = None
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the file has taken so far, with all that nobody asks for any more."""
+        return self._filled
+
+    def keep_only(self, digests: Set[str]) -> None:
+        """Let everything else go, and give its room back; after an OSError all is as it was.
+
+        A reader that is open keeps what it reads.
+        """
+        with self._lock:
+            room = Spool(0)
+            for digest in self._stored.keys() & digests:
+                with self.open(digest) as source:
+                    _ = room.put_file(source)
+            self._file, self._stored, self._filled = room._file, room._stored, room._filled
+            self._left += sum(len(self._held.pop(digest)) for digest in self._held.keys() - digests)
 
     def put(self, data: bytes) -> str:
         """Keep a copy of the bytes, and give their digest."""
@@ -76,7 +96,7 @@ class Spool:
             return io.BytesIO(held)
         start, size = self._stored[digest]
         assert self._file is not None
-        return io.BufferedReader(_Stretch(self._file.fileno(), start, size), PIECE)
+        return io.BufferedReader(_Stretch(self._file, start, size), PIECE)
 
     def close(self) -> None:
         """Let all of it go. Readers that are still open fail from now on."""
@@ -84,24 +104,35 @@ class Spool:
             self._held.clear()
             self._stored.clear()
             if self._file is not None:
-                self._file.close()
+                self._file.raw.close()
 
     def _append(self, data: bytes) -> int:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it is open as long as this is
+            self._file = _File()
         start, view = self._filled, memoryview(data)
         while view:
-            written = os.pwrite(self._file.fileno(), view, self._filled)
+            written = os.pwrite(self._file.raw.fileno(), view, self._filled)
             self._filled += written
             view = view[written:]
         return start
 
 
+@final
+class _File:
+    """A nameless file; it is closed when nobody holds it any more."""
+
+    __slots__ = ("__weakref__", "raw")
+
+    def __init__(self) -> None:
+        self.raw = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it is open as long as this is
+        _ = finalize(self, self.raw.close)
+
+
 class _Stretch(io.RawIOBase):
     """A part of a file, read without moving a position that others share."""
 
-    def __init__(self, descriptor: int, start: int, size: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, file: _File, start: int, size: int) -> None:
+        self._file: _File | None = file
         self._start = start
         self._size = size
         self._at = 0
@@ -109,9 +140,15 @@ class _Stretch(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def close(self) -> None:
+        super().close()
+        self._file = None
+
     def readinto(self, buffer: Buffer, /) -> int:
+        if self._file is None:
+            raise ValueError("read of a closed file")
         view = memoryview(buffer)
         left = min(len(view), self._size - self._at)
-        read = os.preadv(self._descriptor, [view[:left]], self._start + self._at)
+        read = os.preadv(self._file.raw.fileno(), [view[:left]], self._start + self._at)
         self._at += read
         return read

@@ -84,6 +84,29 @@ async def test_appending_to_what_the_host_has_is_a_read_of_it(world: World, mode
     assert world.read("secret") == b"s3cr3t\nmore\n"
 
 
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_file_that_is_written_again_and_again_takes_no_more_room(host: Host, tmp_path: Path) -> None:
+    def body(workspace: Workspace) -> int:
+        with workspace.open_text("out/r", "w") as log:
+            for _ in range(500):
+                _ = log.write("a line of a log that is flushed often\n" * 10)
+                log.flush()
+            return sum(os.fstat(int(each)).st_size for each in descriptors_of_nameless_files())
+
+    async with open_world(host, tmp_path / "root", limits=WorkspaceLimits(memory_bytes=10_000)) as world:
+        accepted = (await world.run(body)).unwrap()
+        assert accepted.output < 1_000_000  # while all versions together are 50 MB
+        assert len(accepted.changes[0].data or b"") == 190_000
+
+
+def descriptors_of_nameless_files() -> list[str]:
+    """Those of this process that are of files which were never named, or are no more."""
+    at = "/proc/self/fd"
+    return [
+        each for each in os.listdir(at) if os.path.islink(f"{at}/{each}") and "deleted" in os.readlink(f"{at}/{each}")
+    ]
+
+
 async def test_a_handle_that_is_kept_keeps_no_descriptor(world: World) -> None:
     def body(workspace: Workspace) -> int:
         for number in range(8):
