@@ -236,9 +236,13 @@ class Keeper:
             return
         try:
             looks = self._decoder.looks(notification)
-        except OSError:  # its task was killed meanwhile
-            looks = []
-        if self._listener.go_on(notification):
+        except OSError:  # its task was killed meanwhile, or is one that nobody may look into
+            looks = None
+        if not self._listener.go_on(notification):
+            return
+        if looks is None:
+            self._tally.complete = False
+        else:
             self._tally.note(looks)
 
     def _begin(self, task: int) -> None:

@@ -16,6 +16,7 @@ __all__ = ["Decoder", "Look", "Places"]
 
 O_CREAT: Final = os.O_CREAT
 O_PATH: Final = os.O_PATH
+HEAD_ONLY: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 LINKS: Final = 40
 """The most links that a path may lead through, as in the kernel."""
@@ -26,7 +27,18 @@ OWN: Final = re.compile(r"/proc/(?:self|thread-self)/(cwd|root|fd/\d+)(?=/|\Z)|/
 DOTS: Final = re.compile(r"(?:\A|/)(?:\.|/|\Z)")
 """Where a path may have parts that say nothing, or go back."""
 
+SAME: Final = re.compile(r"/(?:\.?/)+")
+"""What says no more than one slash."""
+
 DELETED: Final = " (deleted)"
+
+INTERPRETERS: Final = 5
+"""How many scripts may each be the next one's interpreter, as in the kernel."""
+
+HEAD: Final = 256
+"""What the kernel reads of a program to see how to execute it."""
+
+LINE: Final = re.compile(rb"#![ \t]*([^ \t\n\0]+)")
 
 
 class Look(NamedTuple):
@@ -64,6 +76,23 @@ class Places:
                 return [*steps, Look(kind, path, self._is_there(path))]
             steps.append(link)
         return steps
+
+    def interpreter(self, path: str) -> str:
+        """What is named as its interpreter by a script of the command's own; "" if it is none."""
+        found = self._place(path)
+        try:
+            opened = os.open(found[2], HEAD_ONLY, dir_fd=found[1]) if found is not None else None
+        except OSError:
+            return ""
+        if opened is None:
+            return ""
+        try:
+            line = LINE.match(os.read(opened, HEAD))
+        except OSError:
+            return ""
+        finally:
+            os.close(opened)
+        return os.fsdecode(line[1]) if line else ""
 
     def _place(self, path: str) -> tuple[str, int, str] | None:
         for place, inside, directory in self._places:
@@ -147,7 +176,22 @@ class Decoder:
             return self._of_descriptor(call, task, arguments, flags)
         keeps_link = call.keeps_link or self._keeps_link(call, flags)
         path = self._own(task, self._absolute(task, call, arguments, text), keeps_link)
-        return self._places.looks(self._kind(call, flags), path, keeps_link) if _is_path(path) else []
+        if not _is_path(path):
+            return []
+        looks = self._places.looks(self._kind(call, flags), path, keeps_link)
+        return looks + self._interpreters(task, looks[-1]) if call.kind == "exec" else looks
+
+    def _interpreters(self, task: int, executed: Look) -> list[Look]:
+        """Who executes a script, and who executes that one: the kernel opens them without being called."""
+        found: list[Look] = []
+        while executed.present and len(found) < INTERPRETERS:
+            named = self._places.interpreter(executed.path)
+            path = named if named.startswith("/") else f"{self._base(task, 'cwd')}/{named}"
+            if not named or not _is_path(path):
+                break
+            found += self._places.looks("exec", path, False)
+            executed = found[-1]
+        return found
 
     def _text(self, task: int, address: int) -> str:
         try:
@@ -179,11 +223,12 @@ class Decoder:
         if not text.startswith("/"):
             at = AT_FDCWD if call.at < 0 else _signed(arguments[call.at])
             base = self._base(task, "cwd") if at == AT_FDCWD else self._descriptor(task, at)
-            return f"{base}/{text}"
+            return f"{base}/{text}" if base else ""
         return text
 
     def _own(self, task: int, path: str, keeps_link: bool) -> str:
         """A path without what leads through a task's own directories and descriptors."""
+        path = SAME.sub("/", path)
         own = OWN.match(path)
         if own is None or (keeps_link and own.end() == len(path)):
             return path
@@ -205,8 +250,10 @@ class Decoder:
         return self._base(task, f"fd/{_signed(number)}")
 
     def _base(self, task: int, name: str) -> str:
+        link = f"/proc/{task}/{name}"
         try:
-            return os.readlink(f"/proc/{task}/{name}").removesuffix(DELETED)
+            path = os.readlink(link)
+            return path.removesuffix(DELETED) if path.endswith(DELETED) and not os.stat(link).st_nlink else path
         except OSError:
             os.stat(f"/proc/{task}")  # an OSError if it is the task that is not there
             return ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from stepwell.layers.workspace.command.launch.looks import Look
 from stepwell.layers.workspace.command.launch.tally import Tally
 from stepwell.layers.workspace.command.runner import CommandResult, CommandRunner
 
-from .world import PYTHON, compiled, declared, files, needs_bwrap, result_of, sh, undeclared
+from .world import PYTHON, compiled, declared, files, must_be_root, needs_bwrap, result_of, sh, undeclared
 
 pytestmark = needs_bwrap
 
@@ -148,6 +150,9 @@ async def test_the_same_path_is_named_however_it_is_spelt(runner: CommandRunner)
         "/stepwell/ws/secret",
         "/proc/self/cwd/secret",
         "/proc/self/root/stepwell/ws/secret",
+        "//proc/self/cwd/secret",
+        "/proc/./self/cwd/secret",
+        "/proc/thread-self/cwd/secret",
         "/tmp/link/secret",
         "/dev/fd/9/secret",
     ]
@@ -156,6 +161,61 @@ async def test_the_same_path_is_named_however_it_is_spelt(runner: CommandRunner)
     (found,) = [lookup for lookup in result.lookups if lookup.path == "secret"]
     assert (found.kind, found.present, found.count) == ("read", False, len(spellings))
     result.close()
+
+
+async def test_what_a_descriptor_that_is_not_open_leads_to_is_nothing(runner: CommandRunner) -> None:
+    code = "import os\ntry: os.open('etc/hostname', os.O_RDONLY, dir_fd=999)\nexcept OSError: pass"
+    result = await result_of(runner, Command((PYTHON, "-I", "-S", "-c", code)))
+    assert undeclared(result, lambda path: path.endswith("etc/hostname")) == ()
+    result.close()
+
+
+async def test_a_directory_may_be_called_as_if_it_were_deleted(runner: CommandRunner) -> None:
+    script = "mkdir 'd (deleted)' gone; cd 'd (deleted)'; cat one; cd ../gone; rmdir ../gone; cat two"
+    result = await result_of(runner, sh(script))
+    assert {("read", "d (deleted)/one", False), ("read", "gone/two", False)} <= looks(result)
+    result.close()
+
+
+@pytest.mark.parametrize("line", ["#!tools/run", "#! /stepwell/ws/tools/run -x", "#!tools/run\targument"])
+async def test_the_interpreter_of_a_script_is_executed_too(runner: CommandRunner, line: str) -> None:
+    """It is the kernel that opens it, by no call that could be told of."""
+    seed = files({"script": f"{line}\n", "tools/twice": "#!script\n"})
+    result = await result_of(runner, sh("./script; cd tools; ln -s ../script; ./twice"), seed)
+    assert ("exec", "tools/run", False) in looks(result)
+    assert undeclared(result, on_host("tools/run").__contains__, seed=seed) == ("tools/run",)
+    result.close()
+
+
+@must_be_root
+def test_a_watch_that_may_not_look_into_a_program_says_so() -> None:
+    """A program that its user may execute and not read keeps its memory to itself."""
+    code = (
+        "import asyncio, concurrent.futures.thread, encodings.idna, os, sys\n"
+        "from stepwell.core.boundary import Boundary, declare\n"
+        "from stepwell.core.command import Command\n"
+        "from stepwell.core.workspace_limits import LIMITS\n"
+        "from stepwell.layers.workspace.command.runner import CommandRunner\n"
+        "from stepwell.layers.workspace.host import Seed\n"
+        "class Nothing:\n"
+        "    def close(self): pass\n"
+        "async def main():\n"
+        f"    runner = CommandRunner(python={PYTHON!r})\n"
+        "    command = Command((sys.argv[1],))\n"
+        "    outcome = await runner.run(Seed({}, Nothing()), declare(Boundary()), command, LIMITS)\n"
+        "    print('complete', outcome.unwrap().complete)\n"
+        "    outcome.unwrap().close()\n"
+        "    await runner.close()\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "asyncio.run(main())\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        program = Path(folder, "program")
+        program.write_bytes(compiled(READER, "-static"))
+        program.chmod(0o711)
+        done = subprocess.run([sys.executable, "-c", code, str(program)], capture_output=True, text=True, check=False)
+    assert done.stdout == "complete False\n", done.stderr
 
 
 async def test_all_ways_to_look_something_up_are_told_apart(runner: CommandRunner) -> None:
