@@ -67,7 +67,8 @@ def run_sandboxed(asked: Asked, argv: Sequence[str], output: Output) -> None:
         raise Problem("usage", problem.message, exit_code=WRONG_USAGE)
     if not os.path.isdir(asked.root):
         raise Problem("not_found", f"there is no folder {asked.root!r}: make it first, or name another one by --root")
-    ran = run_blocking(_run(asked, boundary, command))
+    with output.progress(f"running {command.argv[0]}"):
+        ran = run_blocking(_run(asked, boundary, command))
     if output.as_json:
         output.json(ran.as_json())
     else:
