@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from .command.runner import CommandLost, CommandResult, CommandRunner, Proof, Ru
 from .ended import Ended, Left
 from .host import Seed
 from .options import Options
+from .threads import to_its_end
 
 __all__ = ["IsolatedCommands"]
 
@@ -51,7 +53,8 @@ class IsolatedCommands:
             return
         result = ran.unwrap()
         try:
-            yield self._ended(result, proof.unwrap(), seed, declaration, command, has)
+            judged = asyncio.to_thread(self._ended, result, proof.unwrap(), seed, declaration, command, has)
+            yield await to_its_end(judged)
         finally:
             result.close()
 

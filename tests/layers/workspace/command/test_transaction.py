@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,9 +14,13 @@ from stepwell.core.command import Command
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.step_sandbox import UndeclaredRead
 from stepwell.layers import artifacts, clock, step_sandbox
+from stepwell.layers.workspace.command.runner import CommandRunner
+from stepwell.layers.workspace.command_bodies import IsolatedCommands
+from stepwell.layers.workspace.ended import Ended
+from stepwell.layers.workspace.options import Options
 from stepwell.services.step_sandbox import StepSandbox
 
-from .world import needs_bwrap, sh
+from .world import declared, files, needs_bwrap, sh
 
 pytestmark = needs_bwrap
 
@@ -50,6 +55,19 @@ async def test_b_03_a_command_that_looks_at_what_it_did_not_declare_is_refused_b
             failure = outcome.failure()
             assert isinstance(failure, UndeclaredRead)
             assert failure.paths == (spelling,)
+
+
+async def test_the_loop_does_not_wait_while_looks_are_judged(runner: CommandRunner) -> None:
+    """There may be a million of them, and the host is asked about each."""
+    askers: set[int] = set()
+
+    def has(path: str) -> bool:
+        askers.add(threading.get_ident())
+        return False
+
+    async with IsolatedCommands(runner, Options()).run(files(), declared(), sh("cat x; true"), has) as ended:
+        assert isinstance(ended, Ended)
+    assert len(askers - {threading.get_ident()}) == len(askers) == 1
 
 
 async def test_b_02_a_folder_within_the_toolchain_is_hidden_from_commands(tmp_path: Path) -> None:
