@@ -158,10 +158,10 @@ class UnsupportedBoundary:
 class WorkspaceError:
     """A path, a file or the host stands in the way; `code` is for programs, `message` for people.
 
-    "invalid_path", "path_escapes_workspace", "not_found", "is_directory", "not_a_directory", "name_collision",
-    "unsupported_file_type", "protected_path", "host_unavailable", "commit_lock_timeout",
-    "commit_lock_held", "not_decided", "recovery_required",
-    "unknown_result", "unsupported_boundary", "closed".
+    "invalid_path", "path_escapes_workspace", "not_found", "already_exists", "is_directory", "not_a_directory",
+    "directory_not_empty", "undeclared_read", "name_collision", "unsupported_file_type", "protected_path",
+    "host_unavailable", "artifact_corruption", "commit_lock_timeout", "commit_lock_held", "not_decided",
+    "recovery_required", "unknown_result", "unsupported_boundary", "closed".
     """
 
     code: str

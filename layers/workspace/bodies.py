@@ -34,6 +34,11 @@ __all__ = ["Bodies"]
 THREADS: Final = 32
 """How many bodies that are not async may be executed at once; more wait for their turn."""
 
+_MOST_THREADS: Final = 10_000
+"""A body that was given up has no turn any more, but goes on for as long as it likes, and keeps its thread."""
+
+_CLOSED: Final = WorkspaceError("closed", "the sandbox has been closed, and executes no more bodies")
+
 
 @final
 class Bodies:
@@ -42,10 +47,13 @@ class Bodies:
     def __init__(self, options: Options, commands: Commands) -> None:
         self._options = options
         self._commands = commands
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="stepwell-body")
+        self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="stepwell-body")
+        self._turns = asyncio.Semaphore(THREADS)
+        self._is_closed = False
 
     def close(self) -> None:
         """Begin no more. A body on a thread cannot be stopped and is not waited for: its workspace refuses all."""
+        self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager
@@ -60,6 +68,9 @@ class Bodies:
         if isinstance(body, Command):
             async with self._commands.run(seed, declaration, body, has) as ended:
                 yield ended
+            return
+        if self._is_closed:
+            yield _CLOSED
             return
         session = Session(seed, declaration, self._options.limits, self._options.roots, has)
         try:
@@ -120,19 +131,23 @@ class Bodies:
         if inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(type(body).__call__):
             result = body(workspace)
         else:
-            within = copy_context()
-
-            def call() -> _Returned | BaseException:
-                return within.run(_called, body, workspace)
-
-            with unwatched():  # a thread that the pool starts is not the body's
-                called = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            async with self._turns:
+                called = await self._on_thread(body, workspace)
             if isinstance(called, BaseException):
                 raise called
             result = called.output
         if inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise TypeError("the body of a step is a generator, which is not executed; let it return instead of yield")
         return await cast(Awaitable[object], result) if inspect.isawaitable(result) else result
+
+    async def _on_thread(self, body: Callable[[Workspace], object], workspace: Workspace) -> _Returned | BaseException:
+        within = copy_context()
+
+        def call() -> _Returned | BaseException:
+            return within.run(_called, body, workspace)
+
+        with unwatched():  # a thread that the pool starts is not the body's
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def _ended(
         self, session: Session, seed: Seed, output: object, failure: Exception | None, seen: Watch | None

@@ -84,7 +84,8 @@ async def settle(
     """Execute a body and materialize what it made. Nothing is on the host, and nothing is sent, if it fails.
 
     A conflict executes it again in a fresh workspace; after the last of `REBASES` it is the answer. No other refusal is
-    tried again. Effects with one key are sent once; one that cannot be sent is told, and takes nothing back.
+    tried again. Effects with one key are sent once; one that cannot be sent is told, and takes nothing back. Who is
+    cancelled settles again: the files may be there already, and not all effects may have been sent.
     """
     rebases = 0
     while True:

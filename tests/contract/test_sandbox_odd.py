@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from io import BufferedIOBase, TextIOWrapper
 from pathlib import Path
@@ -14,6 +15,7 @@ from stepwell.core.boundary import Boundary
 from stepwell.core.effect import as_effect
 from stepwell.core.step_sandbox import BodyFailed, LimitExceeded, MaterializationConflict, UndeclaredRead
 from stepwell.core.workspace_limits import WorkspaceLimits
+from stepwell.layers.workspace.bodies import THREADS
 from stepwell.layers.workspace.handle import DRAFT_BYTES
 from stepwell.services.step_sandbox import Workspace
 
@@ -230,6 +232,38 @@ async def test_a_body_that_goes_on_after_its_time_was_given_up(tmp_path: Path) -
 
     async with open_world("memory", tmp_path, limits=WorkspaceLimits(wall=20)) as world:
         assert (await world.run(body)).failure() == LimitExceeded("wall", 20, 20)
+
+
+async def test_bodies_that_were_given_up_take_nobodys_turn(tmp_path: Path) -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def stuck(_workspace: Workspace) -> None:
+        begun.release()
+        _ = go_on.wait(60)
+
+    try:
+        async with open_world("memory", tmp_path) as world, await world.open() as transaction:
+            running = [asyncio.ensure_future(transaction.execute(Boundary(), stuck)) for _ in range(THREADS)]
+            for _ in running:
+                assert await asyncio.to_thread(begun.acquire, timeout=60)
+            for each in running:
+                _ = each.cancel()
+            ended = await asyncio.gather(*running, return_exceptions=True)
+            assert all(isinstance(each, asyncio.CancelledError) for each in ended)
+            async with asyncio.timeout(30):
+                assert (await transaction.execute(Boundary(), lambda _: 7)).unwrap().output == 7
+    finally:
+        go_on.set()
+
+
+async def test_a_sandbox_that_was_closed_executes_nothing(tmp_path: Path) -> None:
+    async def later(_workspace: Workspace) -> int:
+        return 1
+
+    async with open_world("memory", tmp_path) as world:
+        transaction = await world.open()
+    assert error_of(await transaction.execute(Boundary(), lambda _: 1))[0] == "closed"
+    assert error_of(await transaction.execute(Boundary(), later))[0] == "closed"
 
 
 async def test_a_generator_is_no_body(world: World) -> None:
