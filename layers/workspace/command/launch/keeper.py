@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, final
@@ -35,7 +36,7 @@ GRACE_MS: Final = 5_000
 """How long the dead may take to be gone."""
 
 CALM: Final = 16
-"""Per so many processes memory is looked at one tick later."""
+"""Per so many processes, or milliseconds that it took, memory is looked at one tick later."""
 
 
 def keep(parent: socket.socket, parent_process: int) -> None:
@@ -260,8 +261,10 @@ class Keeper:
         if self._tasks is None or self._pause > 0:
             return
         limit = self._number("memory")
-        used = self._tasks.memory_bytes()
-        self._pause = self._tasks.processes // CALM
+        began = time.monotonic()
+        used = self._tasks.memory_bytes(limit)
+        took_ms = (time.monotonic() - began) * 1000
+        self._pause = max(self._tasks.processes, round(took_ms)) // CALM
         if used > limit:
             self._exceed("memory", used, limit)
 

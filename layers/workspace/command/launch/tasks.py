@@ -10,6 +10,7 @@ __all__ = ["Tasks"]
 
 ANONYMOUS: Final = re.compile(rb"RssAnon:\s*(\d+) kB")
 SHARED: Final = re.compile(rb"RssShmem:\s*(\d+) kB")
+SHARE: Final = re.compile(rb"Pss_Shmem:\s*(\d+) kB")
 
 KIB: Final = 1024
 
@@ -34,14 +35,26 @@ class Tasks:
             self._at_most = self._count() + 1
         return self._at_most <= limit
 
-    def memory_bytes(self) -> int:
-        """What all processes have for themselves, and the largest share in what they have together."""
-        own = shared = 0
+    def memory_bytes(self, limit: int) -> int:
+        """What all processes have for themselves, and what they have together.
+
+        What several have together is counted for each of them as long as that is within the limit, since to count it
+        once takes a walk through all of their memory.
+        """
+        own, shared = 0, dict[str, int]()
         for process in self._numbers():
             status = self._read(f"{process}/status")
             own += _kib(ANONYMOUS, status)
-            shared = max(shared, _kib(SHARED, status))
-        return (own + shared) * KIB
+            shared[process] = _kib(SHARED, status)
+        together = sum(shared.values())
+        if (own + together) * KIB > limit:
+            together = sum(self._share(process, at_most) for process, at_most in shared.items() if at_most)
+        return (own + together) * KIB
+
+    def _share(self, process: str, at_most: int) -> int:
+        """The share of a process in what several have, in KiB."""
+        found = SHARE.search(self._read(f"{process}/smaps_rollup"))
+        return int(found[1]) if found else at_most
 
     def _count(self) -> int:
         return sum(self._threads(process) for process in self._numbers())

@@ -112,6 +112,40 @@ async def test_t_08_memory_is_that_of_all_processes_together(runner: CommandRunn
     assert failure.what == "memory"
 
 
+SHARED = (
+    "import mmap, os, time\n"
+    "def held(): return mmap.mmap(-1, 40 << 20)\n"
+    "def fill(it):\n"
+    "    for at in range(0, len(it), 4096): it[at] = 1\n"
+    "ready, tell = os.pipe()\n"
+    "first = held()\n"
+    "for _ in range(4):\n"
+    "    if os.fork() == 0:\n"
+    "        kept = {which}\n"
+    "        fill(kept)\n"
+    "        os.write(tell, b'+')\n"
+    "        time.sleep({seconds})\n"
+    "        os._exit(0)\n"
+    "for _ in range(4): os.read(ready, 1)\n"
+    "for _ in range(4): os.wait()\n"
+)
+
+
+async def test_t_08_memory_that_processes_could_share_counts_for_each_that_does_not(runner: CommandRunner) -> None:
+    code = SHARED.format(which="held()", seconds=20)
+    failure = await failure_of(runner, python(code), limits=WorkspaceLimits(memory=128 * MIB))
+    assert isinstance(failure, LimitExceeded)
+    assert failure.what == "memory"
+    assert failure.actual < 256 * MIB
+
+
+async def test_memory_that_processes_share_counts_once(runner: CommandRunner) -> None:
+    code = SHARED.format(which="first", seconds=0.2)
+    result = await result_of(runner, python(code), limits=WorkspaceLimits(memory=128 * MIB))
+    assert (result.output.exit_code, result.output.stderr) == (0, b"")
+    result.close()
+
+
 async def test_n_04_a_workspace_that_is_full_is_a_limit_also_if_the_command_does_not_care(
     runner: CommandRunner,
 ) -> None:
