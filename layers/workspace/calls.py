@@ -22,8 +22,11 @@ OnCall: TypeAlias = Callable[[str, str], None]
 
 DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-CLOSED: Final = -1
-"""In place of a descriptor that was given back: its number may soon be that of something else, and this is nobody's."""
+CLOSED: Final = 2**31 - 1
+"""In place of a descriptor that was given back: its number may soon be that of something else, and this is nobody's.
+
+For a negative one Python raises ValueError, where the kernel has an answer.
+"""
 
 FOLLOW_NOTHING: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """How anything is opened that may be no regular file: no link is followed, no pipe waits for its other end."""

@@ -12,7 +12,9 @@ from stepwell.core.node import DirNode, LinkNode
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.step_sandbox import MaterializationConflict, WorkspaceError
 from stepwell.layers.workspace.calls import SystemCalls
+from stepwell.layers.workspace.file_host import FileHost
 from stepwell.layers.workspace.host import CopiedBack
+from stepwell.layers.workspace.points import CopyBackPoint
 from stepwell.layers.workspace.site import HostOptions
 
 from .folders import (
@@ -285,6 +287,25 @@ def test_discarding_what_has_ended_touches_nothing_that_was_opened_since(root: P
         for descriptor in held:
             os.close(descriptor)
     assert read_folder(root) == {**BASE, "out": Text("of somebody else" if conflict else "new")}
+
+
+@pytest.mark.parametrize("at", list(CopyBackPoint), ids=lambda point: point.name)
+def test_a_host_that_is_closed_in_the_middle_answers_and_the_next_one_ends_it(root: Path, at: CopyBackPoint) -> None:
+    after = {**BASE, "new/out": Text("new"), "old": Text("newer")}
+    hosts: list[FileHost] = []
+
+    def on_point(point: CopyBackPoint) -> None:
+        if point is at and hosts:
+            hosts[0].close()
+
+    with opened(root, HostOptions(on_point=on_point)) as host:
+        hosts.append(host)
+        outcome = copy_back(host, BASE, after)
+    with opened(root):
+        assert read_folder(root) in (BASE, after)
+        assert unfinished(root) == []
+    if isinstance(outcome, Success):
+        assert read_folder(root) == after
 
 
 def test_a_host_that_was_closed_touches_nothing_that_was_opened_since(root: Path) -> None:
