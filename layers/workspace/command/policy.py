@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import glob
 from typing import Final, final
 
 from ....core.command import Command
@@ -40,22 +41,53 @@ ETC_FILES: Final = {
     "group": "root:x:0:\nstepwell:x:1000:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+    "hostname": "sandbox\n",
+    "timezone": "Etc/UTC\n",
+    **dict.fromkeys(
+        (
+            "bash.bashrc",
+            "gai.conf",
+            "host.conf",
+            "inputrc",
+            "login.defs",
+            "networks",
+            "profile",
+            "resolv.conf",
+            "shadow",
+        ),
+        "",
+    ),
 }
+"""What programs look for and every machine has its own of: here they are the same everywhere, and hold nothing."""
+
+ETC_LINKS: Final = {"localtime": "/usr/share/zoneinfo/UTC", "mtab": "/proc/self/mounts"}
 
 ETC_OF_HOST: Final = (
     "alternatives",
     "crypto-policies",
+    "debian_version",
+    "fonts",
+    "java*",
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "os-release",
     "pki/ca-trust/extracted",
     "pki/tls/certs",
     "protocols",
+    "redhat-release",
     "services",
     "ssl/certs",
     "ssl/openssl.cnf",
+    "terminfo",
 )
-"""What of the host's /etc belongs to its programs, and holds nothing of its own."""
+"""What of the host's /etc belongs to its programs, and holds nothing of its own; `*` stands for any text."""
+
+CACHES: Final = ("/var/cache/fontconfig",)
+"""What the system has made of its own programs' files, for them."""
 
 ETC_FOR_NETWORK: Final = ("resolv.conf",)
 
@@ -129,7 +161,7 @@ class Policy:
     def digest(self) -> str:
         filters = {name: [telling(it).hex(), refusing(it).hex()] for name, it in MACHINES.items()}
         form = {
-            "etc": [ETC_FILES, ETC_OF_HOST],
+            "etc": [ETC_FILES, ETC_LINKS, ETC_OF_HOST, CACHES],
             "filters": filters,
             "isolated": ISOLATED,
             "leaks": self.leaks,
@@ -144,10 +176,11 @@ class Policy:
         system = [place for place in ALWAYS if os.path.lexists(place)]
         links = {place: os.readlink(place) for place in system if os.path.islink(place)}
         names = (*ETC_OF_HOST, *(ETC_FOR_NETWORK if self.network else ()))
-        etc = [f"/etc/{name}" for name in names if os.path.exists(f"/etc/{name}")]
+        found = [*(path for name in names for path in sorted(glob(f"/etc/{name}"))), *CACHES]
+        etc = [place for place in found if os.path.exists(place)]
         roots = [place for place in dict.fromkeys(self.roots) if not _is_within(place, system)]
         needed = [place for place in closure(command.argv, command.env, self.hidden) if place not in roots]
-        shown = [*system, *roots, *needed]
+        shown = [*system, *etc, *roots, *needed]
         hidden = tuple(it for it in dict.fromkeys(self.hidden) if _is_within(it, shown) and os.path.isdir(it))
         on_top = [place for place in needed if _is_within(place, hidden)]
         at_once = [place for place in (*roots, *needed) if place not in on_top]
@@ -160,8 +193,8 @@ class Policy:
             late=tuple(place for place in at_once if _is_within(place, PRIVATE)),
             hidden=hidden,
             own=tuple(on_top),
-            links=links,
-            shown=(*system, *etc, *roots, *needed, *(f"/etc/{name}" for name in ETC_FILES), *KERNEL),
+            links={**links, **{f"/etc/{name}": target for name, target in ETC_LINKS.items()}},
+            shown=(*system, *etc, *roots, *needed, *(f"/etc/{name}" for name in (*ETC_FILES, *ETC_LINKS)), *KERNEL),
         )
 
     def argv(self, command: Command, view: View, at: str) -> list[str]:

@@ -278,6 +278,42 @@ async def test_programs_of_the_system_are_no_reads(runner: CommandRunner) -> Non
     result.close()
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import readline",
+        "import socket\ntry: socket.getaddrinfo('example.org', 80)\nexcept OSError: pass",
+        "import os, time\ndel os.environ['TZ']\ntime.tzset()\nassert time.tzname[0] == 'UTC', time.tzname",
+        "import platform\nassert platform.freedesktop_os_release()",
+        "import mimetypes, os\nfor path in mimetypes.knownfiles: os.path.exists(path) and open(path).close()",
+    ],
+    ids=["readline", "names of hosts", "time zone", "name of the system", "kinds of files"],
+)
+async def test_what_programs_look_up_in_etc_is_made_up_or_of_the_system(runner: CommandRunner, code: str) -> None:
+    result = await result_of(runner, Command((PYTHON, "-I", "-c", code)))
+    assert (result.output.exit_code, result.output.stderr) == (0, b"")
+    assert undeclared(result, os.path.lexists) == ()
+    result.close()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("bash", "-lc", "true"), ("perl", "-e", "my @it = getpwnam('root'); die if !@it"), ("file", "/usr/bin/env"),
+     ("keytool", "-genseckey", "-keyalg", "AES", "-keysize", "128", "-keystore", "k", "-storepass", "secret"),
+     ("fc-list",), ("curl", "-s", "-o", "/tmp/x", "file:///etc/hosts")],
+    ids=lambda argv: argv[0],
+)  # fmt: skip
+async def test_usual_programs_read_nothing_that_would_have_to_be_declared(
+    runner: CommandRunner, argv: tuple[str, ...]
+) -> None:
+    if shutil.which(argv[0]) is None:
+        pytest.skip(f"there is no {argv[0]}")
+    result = await result_of(runner, Command(argv))
+    assert result.output.exit_code == 0, result.output.stderr
+    assert undeclared(result, os.path.lexists) == ()
+    result.close()
+
+
 async def test_f_04_a_look_costs_little_more_than_being_told_of_it(runner: CommandRunner) -> None:
     """Generous, for machines that are busy: it is to notice a cost that grows, not a slow day."""
     code = (
