@@ -36,7 +36,10 @@ KNOWS = {
 }
 """Each library, and the only places that may know it."""
 
-TIME_AND_CHANCE = {"random": (), "secrets": (), "time": ("layers/clock.py", "layers/ids.py"), "uuid": ("core/",)}
+APART = "layers/workspace/command/launch/"
+"""Programs of processes of their own, which have no services."""
+
+TIME_AND_CHANCE = {"random": (), "secrets": (), "time": ("layers/clock.py", "layers/ids.py", APART), "uuid": ("core/",)}
 """Where time and randomness come from: everybody else asks the services `Clock` and `Ids`."""
 
 SOURCES = sources()
