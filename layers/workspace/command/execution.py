@@ -95,9 +95,7 @@ class Execution:
             "links": self._view.links,
         }
         try:
-            self.talk = self._launcher.talk()
-            self.talk.say(asked)
-            answer, descriptors = self.talk.hear()
+            answer, descriptors = self._ask(asked)
         except NoLauncher as error:
             return Failure(refusal("launcher", str(error)) if self._is_wanted else BROKE_OFF)
         except Gone:
@@ -105,7 +103,24 @@ class Execution:
         if not descriptors:
             return Failure(_refused(answer))
         self._workspace = Workspace(descriptors[0])
+        assert self.talk is not None
         return self._begin(self.talk, str(answer["at"]), self._workspace)
+
+    def _ask(self, asked: Message) -> tuple[Message, list[int]]:
+        """Of a launcher that ends just then, with nothing executed yet, another one is started; but once only."""
+        try:
+            return self._begin_to_talk(asked)
+        except Gone:
+            if not self._is_wanted:
+                raise
+            if self.talk is not None:
+                self.talk.close()
+            return self._begin_to_talk(asked)
+
+    def _begin_to_talk(self, asked: Message) -> tuple[Message, list[int]]:
+        self.talk = self._launcher.talk()
+        self.talk.say(asked)
+        return self.talk.hear()
 
     def _begin(self, talk: Talk, at: str, workspace: Workspace) -> Outcome[Talk, RunFailure]:
         order, limits = self._order, self._order.limits

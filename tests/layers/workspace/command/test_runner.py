@@ -221,6 +221,19 @@ async def test_a_command_is_lost_when_its_watch_is_killed_and_the_next_one_is_no
     result.close()
 
 
+async def test_a_launcher_that_is_just_being_killed_is_replaced() -> None:
+    """It may end between being asked and asking back, when nothing has been executed yet."""
+    own = CommandRunner(python=PYTHON)
+    before = set(processes_with("launch.launcher"))
+    for _ in range(10):
+        (await result_of(own, sh("true"))).close()
+        for launcher in set(processes_with("launch.launcher")) - before:
+            if parent_of(launcher) == os.getpid():
+                os.kill(launcher, signal.SIGKILL)
+    (await result_of(own, sh("true"))).close()
+    await own.close()
+
+
 async def test_a_launcher_that_was_killed_is_started_again() -> None:
     own = CommandRunner(python=PYTHON)
     result = await result_of(own, sh("true"))
