@@ -38,12 +38,14 @@ def settle_atom(root: Place, before: _T, after: object, path: Path) -> Settled[_
         old, after, place = part_of(old, segment), part_of(after, segment), below
     if type(after) not in ATOMS or old is NO_PART or not above:
         return None
-    json = _exact(place, after) or _admitted(place, after)
+    json, made = _exact(place, after), after
     if json is None:
-        return None
+        admitted = _admitted(place, after)
+        if admitted is None:
+            return None
+        made, json = admitted
     if same(old, after):
         return Settled(before, _NOTHING, ())
-    made = after
     for container, segment in zip(reversed(above), reversed(path), strict=True):
         made = with_part(container, segment, made, in_place=False)
     return Settled(stands_for(before, made), Patch((Put(path, Raw(json)),)), (path,))
@@ -62,12 +64,12 @@ def _exact(place: Place, atom: object) -> bytes | None:
         return None  # half of a surrogate pair; a number of more than 64 bits
 
 
-def _admitted(place: Place, atom: object) -> bytes | None:
-    """The JSON of an atom that comes back from it as it is; None otherwise."""
+def _admitted(place: Place, atom: object) -> tuple[object, bytes] | None:
+    """The canonical atom for one that comes back from its JSON as it is, and the JSON; None otherwise."""
     unit = place.unit
     try:
         json = unit.writer.to_json(atom, by_alias=False, round_trip=True, warnings=False)
         found: object = unit.reader.validate_json(json, by_alias=False, by_name=True)
     except Exception:  # a validator's: the look at the whole tells it, or raises it, in its turn
         return None
-    return json if same(atom, found) and (json != b"null" or atom is None) else None
+    return (found, json) if same(atom, found) and (json != b"null" or atom is None) else None

@@ -208,7 +208,7 @@ class _Settling:
             json = _json(place, plain)
             found: object = unit.reader.validate_json(json, by_alias=False, by_name=True)
             if same(plain, found):
-                return (value if type(value) in ATOMS else found), json
+                return found, json  # also of an atom: a zone by name has become its offset
         except (ValueError, PydanticSerializationError):
             pass  # JSON alone cannot tell what it should be
         admitted: object = unit.admitter.validate_python(clone(plain), by_alias=False, by_name=True)

@@ -378,7 +378,7 @@ def _asks(
     kind = node.get("type")
     if kind == "definition-ref":
         return _asks(places.resolved(node), places, asks, seen, into_records=into_records)
-    if kind in ("model", "dataclass", "typed-dict") and not into_records:
-        return False  # a record itself, which what is in it may ask for
+    if kind in ("model-fields", "dataclass-args", "typed-dict") and not into_records:
+        return False  # the fields of another record, which they may ask for; what is around them asks for this one
     parts = [part for name, part in node.items() if name not in OPAQUE]
     return _asks(parts, places, asks, seen, into_records=into_records)

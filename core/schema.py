@@ -33,7 +33,7 @@ from .incremental import Settled
 from .kind import is_dict, key_text, stands_for
 from .model import Issue, Path, Paths, StoreKey
 from .outcome import Failure, Outcome, Success
-from .parts import NO_PART, items_of, part_of
+from .parts import NO_PART, items_of, part_of, root_of
 from .patch import Patch, between, replay_document
 from .paths import SHAPE, diff
 from .places import Barrier, Places
@@ -374,6 +374,7 @@ def _in_order(json: bytes) -> bytes:
 def _same_at(path: Path, one: object, other: object) -> bool:
     for segment in path:
         if segment is SHAPE:
+            one, other = root_of(one), root_of(other)
             return not is_dict(one) or (is_dict(other) and {*map(type, one)} == {*map(type, other)})
         one, other = part_of(one, segment), part_of(other, segment)
     return same(one, other)

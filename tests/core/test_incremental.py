@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import os
+import zoneinfo
 from random import Random
 from typing import Annotated, Any
 
@@ -13,7 +16,16 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, JsonValue, OnErrorOmit, RootModel, StringConstraints, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    JsonValue,
+    OnErrorOmit,
+    RootModel,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
@@ -334,6 +346,99 @@ def test_a_field_that_comes_after_those_that_see_others_is_settled_by_itself() -
     assert [issue.message for issue in settled(Between, Between(), lambda d: setattr(d, "low", 10))] == [
         "high is below low"
     ]
+
+
+class Within(BaseModel):
+    """Its validator is called before its own fields are known: it sees those of the record it lies in."""
+
+    value: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def below(cls, value: Any, info: ValidationInfo) -> Any:
+        if value.get("value", 0) > (info.data or {}).get("most", 9):
+            raise ValueError("more than the most")
+        return value
+
+
+class WithinRoot(RootModel[int]):
+    @field_validator("root")
+    @classmethod
+    def below(cls, value: int, info: ValidationInfo) -> int:
+        if value > (info.data or {}).get("most", 9):
+            raise ValueError("more than the most")
+        return value
+
+
+class Around(BaseModel):
+    most: int = 5
+    model: Within = Within()
+    models: dict[str, list[Within]] = {"a": [Within()]}
+    root: WithinRoot = WithinRoot(0)
+    note: str = ""
+
+
+def put_root(draft: Around, value: int) -> None:
+    draft.root.root = value
+
+
+@pytest.mark.parametrize(
+    ("updater", "path"),
+    [
+        (lambda d: setattr(d.model, "value", 7), ("model",)),
+        (lambda d: setattr(d, "model", Within(value=7)), ("model",)),
+        (lambda d: setattr(d.models["a"][0], "value", 7), ("models", "a", 0)),
+        (lambda d: d.models["a"].append(Within(value=7)), ("models", "a", 1)),
+        (lambda d: put_root(d, 7), ("root",)),
+        (lambda d: setattr(d, "most", -1), ("model",)),
+    ],
+)
+def test_a_validator_within_a_field_that_sees_the_fields_before_it_is_asked_with_them(
+    updater: Any, path: tuple[str | int, ...]
+) -> None:
+    issues = settled(Around, Around(), updater)
+    assert (issues[0].path, issues[0].message) == (path, "more than the most")
+
+
+def test_a_field_after_one_that_holds_such_a_validator_is_settled_by_itself() -> None:
+    assert settled(Around, Around(), lambda d: setattr(d, "note", "n"))[1:] == ({("note",)}, 0)
+
+
+class Sort(enum.StrEnum):
+    TEA = "tea"
+
+
+class Stock(RootModel[dict[str, int]]):
+    pass
+
+
+class Shop(BaseModel):
+    stock: Stock = Stock({})
+    models: list[Within] = []
+
+
+def test_a_key_that_becomes_text_in_a_model_of_its_root_is_told_with_what_changed_and_no_more() -> None:
+    def put(draft: Shop) -> None:
+        draft.models = []
+        draft.stock.root[Sort.TEA] = 1
+
+    assert settled(Shop, Shop(), put)[1] == {("stock", "tea"), ("stock", SHAPE)}
+
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize("after", [["put"], ["put", "more"]], ids=len)
+def test_a_zone_by_name_becomes_its_offset_as_for_those_who_read_it(after: list[str]) -> None:
+    """Half a year later it would be another hour, in the process that wrote it and in no other."""
+
+    def put(draft: dict[str, dt.datetime]) -> None:
+        for key in after:
+            draft[key] = dt.datetime(2026, 1, 1, tzinfo=BERLIN)
+
+    state, _, wholes = settled(dict[str, dt.datetime], {"put": dt.datetime(2025, 1, 1, tzinfo=dt.UTC)}, put)
+    assert not wholes
+    assert {(at + dt.timedelta(days=180)).utcoffset() for at in state.values()} == {dt.timedelta(hours=1)}
 
 
 class Number(RootModel[int]):
