@@ -30,6 +30,10 @@ __all__ = ["IsolatedCommands"]
 SHOWN_BYTES: Final = 4_096
 """How much of the end of what a failed command said is recorded: on stderr, or on stdout if it said nothing there."""
 
+ASKED: Final = 10_000
+TOLD: Final = 5
+"""Of how many probes of a command that failed it is asked whether the folder has them, and how many are told."""
+
 
 @final
 class IsolatedCommands:
@@ -91,7 +95,7 @@ class IsolatedCommands:
             output=result.output,
             level="enforced",
             evidence=evidence,
-            failed=None if result.output.exit_code in command.ok else _failed(command, result.output),
+            failed=None if result.output.exit_code in command.ok else _failed(command, result.output, sightings, has),
         )
 
 
@@ -105,12 +109,15 @@ def _refusal(failure: RunFailure) -> LimitExceeded | WorkspaceError:
             return failure
 
 
-def _failed(command: Command, output: CommandOutput) -> RecordedError:
+def _failed(command: Command, output: CommandOutput, sightings: Sightings, has: Callable[[str], bool]) -> RecordedError:
     printed = output.stderr if output.stderr.strip() else output.stdout
     said = printed[-SHOWN_BYTES:].decode(errors="replace")
     last = said.strip().rpartition("\n")[2]
-    message = f"{command.argv[0]} ended with exit code {output.exit_code}" + (f": {last}" if last else "")
-    return RecordedError("CommandFailed", message, said)
+    message = f"{command.argv[0]} ended with exit code {output.exit_code}"
+    missed = [path for path in sightings.probes[:ASKED] if not path.startswith("/") and has(path)][:TOLD]
+    if missed:
+        message += f" (it looked for {', '.join(missed)}, which the folder has and the step does not declare)"
+    return RecordedError("CommandFailed", message + (f": {last}" if last else ""), said)
 
 
 def _undeclared(sightings: Sightings, seed: Seed, declaration: Declaration) -> list[str]:

@@ -12,7 +12,7 @@ from stepwell import build, get
 from stepwell.core.boundary import Boundary
 from stepwell.core.command import Command
 from stepwell.core.outcome import Failure, Success
-from stepwell.core.step_sandbox import UndeclaredRead
+from stepwell.core.step_sandbox import BodyFailed, UndeclaredRead
 from stepwell.layers import artifacts, clock, step_sandbox
 from stepwell.layers.workspace.command.runner import CommandRunner
 from stepwell.layers.workspace.command_bodies import IsolatedCommands
@@ -55,6 +55,19 @@ async def test_b_03_a_command_that_looks_at_what_it_did_not_declare_is_refused_b
             failure = outcome.failure()
             assert isinstance(failure, UndeclaredRead)
             assert failure.paths == (spelling,)
+
+
+async def test_a_command_that_fails_of_what_it_only_looked_for_is_told_what_that_was(tmp_path: Path) -> None:
+    """Looking whether something is there is no undeclared read, and yet nobody finds the mistake otherwise."""
+    for name in ("src", ".git"):
+        (tmp_path / name).mkdir()
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        outcome = await transaction.execute(Boundary(), sh("test -d .git; test -e none; test -d src || exit 3"))
+        assert isinstance(outcome, Failure)
+        failure = outcome.failure()
+        assert isinstance(failure, BodyFailed)
+        hint = "it looked for .git, src, which the folder has and the step does not declare"
+        assert failure.cause.message == f"/bin/sh ended with exit code 3 ({hint})"
 
 
 async def test_the_loop_does_not_wait_while_looks_are_judged(runner: CommandRunner) -> None:
