@@ -413,6 +413,7 @@ class Stock(RootModel[dict[str, int]]):
 
 
 class Shop(BaseModel):
+    by_sort: dict[Sort, int] = {}
     stock: Stock = Stock({})
     models: list[Within] = []
 
