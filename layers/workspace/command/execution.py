@@ -12,7 +12,7 @@ from ....core.command import Command, CommandOutput, CommandRefused
 from ....core.lookup import Lookup
 from ....core.node import FileNode
 from ....core.outcome import Failure, Outcome, Success
-from ....core.step_sandbox import LimitExceeded
+from ....core.step_sandbox import LimitExceeded, WorkspaceError
 from ....core.workspace_limits import WorkspaceLimits
 from ..host import Seed
 from .launch.frames import Gone, Message, number_of, pairs_of
@@ -84,6 +84,12 @@ class Execution:
 
     def prepare(self) -> Outcome[Talk, RunFailure]:
         """Have a workspace made, fill it, and let the command begin."""
+        try:
+            return self._prepare()
+        except OSError as error:
+            return Failure(WorkspaceError("host_unavailable", f"the command could not be begun: {error}"))
+
+    def _prepare(self) -> Outcome[Talk, RunFailure]:
         order = self._order
         self._view = order.policy.view(order.command)
         asked: Message = {
@@ -153,6 +159,12 @@ class Execution:
 
     def collect(self) -> Outcome[CommandResult, RunFailure]:
         """What the command left, when nothing of it is alive."""
+        try:
+            return self._collect()
+        except OSError as error:
+            return Failure(WorkspaceError("host_unavailable", f"what the command left cannot be read: {error}"))
+
+    def _collect(self) -> Outcome[CommandResult, RunFailure]:
         assert self.talk is not None
         try:
             report, descriptors = self.talk.hear()

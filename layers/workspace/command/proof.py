@@ -10,6 +10,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final, Self, final
@@ -48,23 +49,30 @@ class Bait:
     """Things of the host that no sandbox may reach. Made in a new folder, and gone with it."""
 
     def __init__(self) -> None:
-        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="stepwell-self-test-"))
-        os.chmod(self._folder, 0o755)
-        self.secret = f"{self._folder}/secret"
-        self.escape = f"{self._folder}/escape"
-        Path(self.secret).write_text("s")
-        self._tcp = socket.create_server(("127.0.0.1", 0))
-        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._udp.bind(("127.0.0.1", 0))
-        self._abstract, self._unix = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
-        self._name = os.path.basename(self._folder)
-        self._abstract.bind("\0" + self._name)
-        _bind_beneath(self._unix, self._folder, "unix")
-        self._abstract.listen()
-        self._unix.listen()
-        self._end, self._ended = socket.socketpair()
+        """An OSError says what is missing here; nothing is left then."""
+        with ExitStack() as made:
+            self._folder = os.path.realpath(tempfile.mkdtemp(prefix="stepwell-self-test-"))
+            made.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            os.chmod(self._folder, 0o755)
+            self.secret = f"{self._folder}/secret"
+            self.escape = f"{self._folder}/escape"
+            Path(self.secret).write_text("s")
+            self._lay_sockets(made)
+            self._made = made.pop_all()
         self._echo = threading.Thread(target=self._answer, daemon=True)
         self._echo.start()
+
+    def _lay_sockets(self, made: ExitStack) -> None:
+        self._tcp = made.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self._udp = made.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self._udp.bind(("127.0.0.1", 0))
+        abstract, unix = (made.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
+        self._name = os.path.basename(self._folder)
+        abstract.bind("\0" + self._name)
+        _bind_beneath(unix, self._folder, "unix")
+        abstract.listen()
+        unix.listen()
+        self._end, self._ended = map(made.enter_context, socket.socketpair())
 
     def __enter__(self) -> Self:
         return self
@@ -76,9 +84,7 @@ class Bait:
         """Take it all away."""
         self._end.close()
         self._echo.join()
-        for sock in (self._tcp, self._udp, self._abstract, self._unix, self._ended):
-            sock.close()
-        shutil.rmtree(self._folder)
+        self._made.close()
 
     def _answer(self) -> None:
         poll = select.poll()  # select itself takes no descriptor above 1023

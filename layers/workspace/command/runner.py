@@ -115,14 +115,14 @@ class CommandRunner:
             return version
         try:
             bait = await to_its_end(asyncio.to_thread(Bait))
+            try:
+                outcome = await self._execute(self._self_test(bwrap, bait))
+                if isinstance(outcome, Success):
+                    outcome.unwrap().close()
+            finally:
+                await to_its_end(asyncio.to_thread(bait.close))
         except OSError as error:
             return refusal("bait", str(error))
-        try:
-            outcome = await self._execute(self._self_test(bwrap, bait))
-            if isinstance(outcome, Success):
-                outcome.unwrap().close()
-        finally:
-            await to_its_end(asyncio.to_thread(bait.close))
         if isinstance(outcome, Success):
             result = outcome.unwrap()
             return judge(result, bait.secret, version, self._policy.digest, self._policy.network)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array
+import errno
 import json
+import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -53,14 +55,21 @@ def receive(sock: socket.socket) -> tuple[Message, list[int]]:
 
 
 def receive_descriptors(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:
-    """Up to `size` bytes, and the descriptors that come with them. They are not inherited, not even for a moment."""
+    """Up to `size` bytes, and the descriptors that come with them. They are not inherited, not even for a moment.
+
+    An OSError says that there was no room for all of them; none is open then.
+    """
     # socket.recv_fds does not pass its flags on.
     room = socket.CMSG_LEN(DESCRIPTORS * array.array("i").itemsize)
-    data, ancillary, _, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    data, ancillary, flags, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    if flags & socket.MSG_CTRUNC:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return data, list(descriptors)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -219,6 +220,46 @@ async def test_a_command_is_lost_when_its_watch_is_killed_and_the_next_one_is_no
     result = await result_of(runner, sh("echo again"))
     assert result.output.stdout == b"again\n"
     result.close()
+
+
+SCARCE = (
+    "import asyncio, os, resource\n"
+    "from stepwell.core.boundary import Boundary, declare\n"
+    "from stepwell.core.command import Command\n"
+    "from stepwell.core.outcome import Success\n"
+    "from stepwell.core.workspace_limits import LIMITS\n"
+    "from stepwell.layers.workspace.command.runner import CommandRunner\n"
+    "from stepwell.layers.workspace.host import Seed\n"
+    "class Nothing:\n"
+    "    def close(self): pass\n"
+    "async def run(runner):\n"
+    "    command = Command(('/bin/sh', '-c', 'mkdir -p d/e; echo x > d/e/f'))\n"
+    "    outcome = await runner.run(Seed({}, Nothing()), declare(Boundary((), ('d/**',))), command, LIMITS)\n"
+    "    if isinstance(outcome, Success): outcome.unwrap().close()\n"
+    "    return isinstance(outcome, Success)\n"
+    "async def main():\n"
+    f"    runner = CommandRunner(python={PYTHON!r})\n"
+    "    await asyncio.to_thread(int)\n"
+    "    assert {prepared} or await run(runner)\n"
+    "    held = len(os.listdir('/proc/self/fd'))\n"
+    "    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+    "    answers = []\n"
+    "    for free in range(12):\n"
+    "        resource.setrlimit(resource.RLIMIT_NOFILE, (held - 1 + free, most))\n"
+    "        answers.append(await run(runner))\n"
+    "    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n"
+    "    print(answers[0], await run(runner))\n"
+    "    await runner.close()\n"
+    "    print(len(os.listdir('/proc/self/fd')) <= held)\n"
+    "asyncio.run(main())\n"
+)
+
+
+@pytest.mark.parametrize("proved", [True, False], ids=["proved", "not proved"])
+def test_where_descriptors_are_scarce_it_is_a_failure_and_none_is_lost(proved: bool) -> None:
+    code = SCARCE.replace("{prepared}", str(not proved))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False True\nTrue\n", "")
 
 
 async def test_a_launcher_that_is_just_being_killed_is_replaced() -> None:
