@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     JsonValue,
     OnErrorOmit,
     RootModel,
@@ -440,6 +441,19 @@ def test_a_zone_by_name_becomes_its_offset_as_for_those_who_read_it(after: list[
     state, _, wholes = settled(dict[str, dt.datetime], {"put": dt.datetime(2025, 1, 1, tzinfo=dt.UTC)}, put)
     assert not wholes
     assert {(at + dt.timedelta(days=180)).utcoffset() for at in state.values()} == {dt.timedelta(hours=1)}
+
+
+def at_most_a_hundred(value: float) -> float:
+    return min(value, 100.0)
+
+
+class Capped(BaseModel):
+    value: Annotated[float, BeforeValidator(at_most_a_hundred)] = 1.0
+
+
+def test_a_validator_that_cannot_take_what_json_makes_of_a_value_is_asked_with_the_value() -> None:
+    state, changed, _ = settled(Capped, Capped(), lambda d: setattr(d, "value", float("inf")))
+    assert (state, changed) == (Capped(value=100.0), {("value",)})
 
 
 class Number(RootModel[int]):
