@@ -12,6 +12,7 @@ committed value. The class of users is subclassed without running any hook of th
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 from abc import ABCMeta
 from collections.abc import Callable, Hashable
@@ -32,6 +33,8 @@ __all__ = ["MODEL_CALLS", "cached_of", "subclass_of"]
 _NODE: Final = "__stepwell_node__"
 _SETATTR: Final = "__setattr__"
 _NEW: Final = "__new__"
+
+_ABSENT: Final = object()
 
 
 class RecordFace:
@@ -67,12 +70,10 @@ class ModelFace(RecordFace):
         model = node.type.type
         if name in (_FREE.get(model) or _freely_set(model)):
             node.write(name, value)
-        elif name in node.type.names and _validates_assignment(model):
-            _assign_validated(node, name, value)
         elif issubclass(model, BaseModel) and name in model.__private_attributes__:
             raise TypeError(f"{model.__name__}.{name} is private, no part of the state: a draft cannot keep it")
         else:
-            _setattr_of(model)(self, name, value)  # pydantic's answer: a frozen field, no such field, an extra one
+            _setattr_of(model)(self, name, value)  # pydantic's answer: it validates, or there is no such field
 
 
 def _freely_set(model: type[object]) -> frozenset[str]:
@@ -106,14 +107,31 @@ def _assign_validated(node: RecordNode, name: str, value: object) -> None:
     changed = node._present()
     plain = node._plain(value)
     try:
-        setattr(changed, name, plain)
+        _setattr_of(BaseModel)(changed, name, plain)  # the class's own, if there is one, runs on the draft
     except BaseException:
         node._context.taken.clear()  # nothing was stored
         raise
     node._settle()
-    for field, new in node.type.fields(changed).items():
-        if not same(new, node.fields.get(field)):
+    known = node.type
+    for field, new in (known.fields(changed) | (known.extras(changed) or {})).items():
+        if not same(new, known.get(node._raw, field, _ABSENT)):
             node.write(field, new)
+
+
+class _Assignment:
+    """What pydantic asks to validate an assignment to a draft; of the class of drafts it is the validator."""
+
+    __slots__ = ("_model",)
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self._model = model
+
+    def __get__(self, face: object, _: type[object] | None = None) -> object:
+        return self._model.__pydantic_validator__ if face is None else self
+
+    def validate_assignment(self, face: object, name: str, value: object) -> None:
+        assert isinstance(face, RecordFace)
+        _assign_validated(face.__stepwell_node__, name, value)
 
 
 def _plain(face: object) -> object:
@@ -157,8 +175,12 @@ def _make_face_type(known: RecordType) -> type[object]:
         space.update({name: _on_copy(name) for name in MODEL_CALLS})
     if known.is_model and _setattr_of(user_type) is not _setattr_of(BaseModel):
         space[_SETATTR] = _setattr_of(user_type)
+    if issubclass(user_type, BaseModel) and _validates_assignment(user_type):
+        space["__pydantic_validator__"] = _Assignment(user_type)
     if not known.is_model and _setattr_of(user_type) is _setattr_of(object):
         space[_SETATTR] = _set_field
+    elif not known.is_model and getattr(getattr(user_type, "__dataclass_params__", None), "frozen", False):
+        space[_SETATTR] = _set_frozen
     for name in known.names:
         space[name] = property(_getter(name), _setter(name))
     return subclass_of(user_type, ModelFace if known.is_model else RecordFace, _NODE, space)
@@ -219,6 +241,11 @@ def _set_field(face: RecordFace, name: str, value: object) -> None:
         object.__setattr__(face, name, value)
         return
     raise TypeError(f"{name!r} is no field of {face.__class__.__name__}: a draft would lose it")
+
+
+def _set_frozen(face: RecordFace, name: str, value: object) -> None:
+    """What a frozen dataclass says to objects of its very class; to others it refuses its fields alone."""
+    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 def _uncached(user_type: type[object]) -> dict[str, object]:

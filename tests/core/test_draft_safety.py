@@ -197,6 +197,61 @@ def test_s145_a_frozen_record_stays_frozen_but_its_lists_do_not(state: Any, erro
     assert len(made.items) == len(state.items) + 1
 
 
+def test_s145_a_frozen_dataclass_takes_no_name_that_is_no_field() -> None:
+    def updater(draft: Any) -> None:
+        with pytest.raises(dataclasses.FrozenInstanceError, match="more"):
+            draft.more = 1
+
+    assert untouched(Solid(), updater) == Solid()
+
+
+class WideChecked(BaseModel):
+    model_config = ConfigDict(extra="allow", validate_assignment=True)
+    __pydantic_extra__: dict[str, int]  # pyright: ignore[reportIncompatibleVariableOverride]  # as pydantic says
+    n: int = 0
+
+
+def test_s145_an_assignment_to_an_undeclared_field_is_validated_too() -> None:
+    def updater(draft: Any) -> None:
+        draft.old = "2"
+        draft.new = "3"
+        with pytest.raises(ValidationError, match="integer"):
+            draft.new = "x"
+
+    made = untouched(WideChecked.model_validate({"old": 1}), updater)
+    assert made == WideChecked.model_validate({"old": 2, "new": 3})
+
+
+def test_s145_an_assignment_to_what_is_no_field_of_a_model_that_validates_it_is_its_own_error() -> None:
+    def updater(draft: Any) -> None:
+        with pytest.raises(ValidationError, match="no attribute 'more'"):
+            draft.more = 1
+
+    assert untouched(Rich(), updater) == Rich()
+
+
+class Counted(BaseModel):
+    """It counts what is assigned, in an assignment of its own."""
+
+    model_config = ConfigDict(validate_assignment=True)
+    n: int = 0
+    assigned: int = 0
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        super().__setattr__("assigned", self.assigned + 1)
+
+
+def test_s145_an_assignment_of_a_class_of_its_own_is_made_once_and_validates() -> None:
+    def updater(draft: Any) -> None:
+        draft.n = "7"
+        with pytest.raises(ValidationError, match="integer"):
+            draft.n = "x"
+        assert type(draft).model_validate({"n": "5"}) == Counted(n=5)
+
+    assert untouched(Counted(), updater) == Counted(n=7, assigned=1)
+
+
 def test_undeclared_fields_are_tracked() -> None:
     state = Wide.model_validate({"n": 1, "more": [1], "gone": 2})
 
