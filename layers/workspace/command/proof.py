@@ -156,7 +156,8 @@ def judge(result: CommandResult, secret: str, version: str, policy: str, network
     expected = {*DECLARED, *(OVER_THE_NETWORK if network else ())}
     leaks = sorted(name for name, answer in answers.items() if answer == ALLOWED and name not in expected)
     if leaks:
-        return CommandRefused(leaks[0], f"the sandbox does not hold: it allows {', '.join(leaks)}; {REPAIR}")
+        reason = f"the sandbox does not hold: it allows {', '.join(leaks)}"
+        return CommandRefused(leaks[0], f"{reason}; {REPAIR}, and name no toolchain that holds more than programs")
     unseen = _unseen(result, secret)
     if unseen:
         return CommandRefused("trace", f"the sandbox holds, but its watch missed {', '.join(unseen)}; {REPAIR}")

@@ -33,6 +33,7 @@ REMEDIES: Final = {
     "machine": "there are tables for x86_64 and aarch64 only",
     "seccomp": "a Linux kernel of 5.5 or later with seccomp filters and their listeners is needed",
     "bait": "have TMPDIR name a folder for temporary files that can be written to",
+    "toolchain": "name absolute folders that exist, and hold programs and nothing else",
     "launcher": "give a Python interpreter that this user may execute",
 }
 

@@ -99,7 +99,10 @@ def _make_root(root: str, bound: Sequence[str], links: Message, etc: Message) ->
     for name, text in etc.items():
         _write(f"{root}/etc/{name}", str(text))
     for place in bound:
-        _bind(place, f"{root}{place}")
+        try:
+            _bind(place, f"{root}{place}")
+        except OSError as error:
+            raise SpaceRefused("toolchain", f"{place} cannot be shown: {error.strerror}") from None
 
 
 def _make_devices(dev: str) -> None:
@@ -124,7 +127,8 @@ def _free_place(avoided: Sequence[str]) -> str:
     for place in CANDIDATES:
         if os.path.isdir(place) and not any(_meet(place, path) for path in avoided):
             return place
-    raise SpaceRefused("private_tmpfs", f"none of {', '.join(CANDIDATES)} is a folder that commands need not read")
+    shown = min(avoided, key=len, default="/")
+    raise SpaceRefused("toolchain", f"{shown} leaves none of {', '.join(CANDIDATES)}, of which the sandbox needs one")
 
 
 def _meet(place: str, path: str) -> bool:

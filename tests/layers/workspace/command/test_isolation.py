@@ -176,6 +176,18 @@ def test_b_01_a_machine_without_a_network_is_no_obstacle() -> None:
     assert done.stdout.startswith("<Success: Proof("), done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("place", ["/no/such/tool", "no/such/tool", "/"])
+async def test_a_toolchain_that_cannot_be_shown_is_refused_by_name(place: str) -> None:
+    own = CommandRunner(python=PYTHON, policy=Policy(roots=(place,)))
+    outcome = await own.prove()
+    assert isinstance(outcome, Failure)
+    refused = outcome.failure()
+    assert refused.probe == "toolchain"
+    assert f"({place} " in refused.message
+    assert "name absolute folders" in refused.message
+    await own.close()
+
+
 async def test_without_bubblewrap_commands_are_refused(tmp_path: Path) -> None:
     own = CommandRunner(bwrap=str(tmp_path / "bwrap"), python=PYTHON)
     refused = CommandRefused(
