@@ -8,14 +8,17 @@ from .model import check_name
 from .node import digest_of
 from .strict_json import StrictJson
 
-__all__ = ["Effect", "admit_effect", "as_effect"]
+__all__ = ["Effect", "admit_effect", "as_effect", "within"]
+
+UNKEYED = "sha256:"
+"""How the key of an effect begins that was queued without one."""
 
 _JSON = StrictJson("make it JSON, which is what is sent and recorded")
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """`payload` is JSON; two effects with one `key` are one effect, whatever their payloads.
+    """`payload` is JSON; two effects with one `key` are one effect, so that their payloads are the same too.
 
     Building it raises TypeError for a payload that is not JSON, ValueError for a key that is none.
     """
@@ -47,4 +50,11 @@ def as_effect(value: object) -> Effect:
     """`value` itself, or, if it is JSON, the effect whose key is the digest of it: equal values are one effect."""
     if isinstance(value, Effect):
         return value
-    return Effect("sha256:" + digest_of(_JSON.encode(value, "a queued effect")), value)
+    return Effect(UNKEYED + digest_of(_JSON.encode(value, "a queued effect")), value)
+
+
+def within(scope: str, effect: Effect) -> Effect:
+    """The effect, if it has a key of its own; otherwise that of this scope: an equal one elsewhere is another."""
+    if not effect.key.startswith(UNKEYED):
+        return effect
+    return Effect(UNKEYED + digest_of(f"{scope}\0{effect.key}".encode()), effect.payload)

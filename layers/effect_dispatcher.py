@@ -13,7 +13,7 @@ from ..core.effect import Effect, admit_effect
 from ..core.model import InvalidState, StoreNotFound, Unavailable
 from ..core.outcome import Failure, Outcome, Success
 from ..services.definition import StoreDefinition, define_store
-from ..services.effect_dispatcher import Dispatched, EffectDispatcher, EffectFailed
+from ..services.effect_dispatcher import Dispatched, EffectDispatcher, EffectFailed, EffectMismatch
 from ..services.store import Store
 from .driver.execution import as_recorded
 from .layer import Layer, provides
@@ -52,12 +52,12 @@ class StoreEffectDispatcher:
         self._store = store
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | Unavailable]:
+    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | EffectMismatch | Unavailable]:
         key = admit_effect(effect).key
         async with self._turns.setdefault(key, asyncio.Lock()):
             found = await self._store.get(DELIVERED, key)
             if isinstance(found, Success):
-                return Success(Dispatched(key, again=True))
+                return _delivered(key, found.unwrap().state.payload_digest == effect.payload_digest)
             match found.failure():
                 case StoreNotFound():
                     work = self._carry_out(effect)
@@ -94,19 +94,24 @@ class MemoryEffectDispatcher:
     def __init__(self, sent: list[Effect] | None = None) -> None:
         self.sent: list[Effect] = [] if sent is None else sent
 
-    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | Unavailable]:
+    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | EffectMismatch | Unavailable]:
         key = admit_effect(effect).key
-        again = any(each.key == key for each in self.sent)
-        if not again:
-            self.sent.append(effect)
-        return Success(Dispatched(key, again))
+        sent = next((each for each in self.sent if each.key == key), None)
+        if sent is not None:
+            return _delivered(key, sent.payload_digest == effect.payload_digest)
+        self.sent.append(effect)
+        return Success(Dispatched(key, again=False))
+
+
+def _delivered(key: str, is_same: bool) -> Outcome[Dispatched, EffectMismatch]:
+    return Success(Dispatched(key, again=True)) if is_same else Failure(EffectMismatch(key))
 
 
 @final
 class NoopEffectDispatcher:
     """No dispatcher: nothing is delivered."""
 
-    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | Unavailable]:
+    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | EffectMismatch | Unavailable]:
         reason = f"nothing delivers the effect {admit_effect(effect).key!r} here; give effect_dispatcher.layer(deliver)"
         return Failure(Unavailable(reason, "no"))
 

@@ -12,7 +12,7 @@ from ..core.effect import Effect
 from ..core.model import RecordedError, Unavailable
 from ..core.outcome import Outcome
 
-__all__ = ["Dispatched", "Effect", "EffectDispatcher", "EffectFailed"]
+__all__ = ["Dispatched", "Effect", "EffectDispatcher", "EffectFailed", "EffectMismatch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,15 @@ class EffectFailed:
     cause: RecordedError
 
 
+@dataclass(frozen=True, slots=True)
+class EffectMismatch:
+    """Another effect was delivered under this key: one with another payload. This one was not sent; give it its own."""
+
+    key: str
+
+
 class EffectDispatcher(Protocol):
-    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | Unavailable]:
+    async def dispatch(self, effect: Effect) -> Outcome[Dispatched, EffectFailed | EffectMismatch | Unavailable]:
         """Deliver the effect, unless one with its key was delivered; while that is under way it is waited for.
 
         A process that ends between delivery and its record delivers again: the receiver is given the key to tell. So

@@ -196,6 +196,10 @@ class Session:
         with self._lock:
             self._check()
             asked = as_effect(effect)
+            if any(it.key == asked.key and it.payload_digest != asked.payload_digest for it in self.effects):
+                raise ValueError(
+                    f"the step has queued an effect {asked.key!r} with another payload; give it its own key"
+                )
             self.effects.append(replace(asked, payload=deepcopy(asked.payload)))  # the body may go on changing its own
 
     # --- handles ------------------------------------------------------------

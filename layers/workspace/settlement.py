@@ -12,8 +12,8 @@ from typing import Final, Generic, TypeAlias, TypeVar, overload
 
 from ...core.boundary import Boundary
 from ...core.command import Command, CommandOutput
-from ...core.effect import Effect, as_effect
-from ...core.model import TooLarge, Unavailable
+from ...core.effect import Effect, as_effect, within
+from ...core.model import Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.step_sandbox import (
     Accepted,
@@ -23,7 +23,8 @@ from ...core.step_sandbox import (
     UnsupportedBoundary,
     WorkspaceError,
 )
-from ...services.effect_dispatcher import EffectDispatcher, EffectFailed
+from ...services.effect_dispatcher import EffectDispatcher, EffectFailed, EffectMismatch
+from ...services.step import STEP
 from ...services.step_sandbox import StepSandbox, Workspace, WorkspaceTransaction
 
 __all__ = ["REBASES", "SettleFailure", "Settled", "Undelivered", "settle"]
@@ -39,10 +40,13 @@ SettleFailure: TypeAlias = ExecuteFailure | UnsupportedBoundary | Materializatio
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """An effect that was not sent, and why. The files of its step are on the host; dispatching it again is safe."""
+    """An effect that was not sent, and why. The files of its step are on the host; dispatching it again is safe.
+
+    In a run, raise for it: the step is executed again then, finds its files, and sends what was not.
+    """
 
     effect: Effect
-    failure: EffectFailed | TooLarge | Unavailable | None
+    failure: EffectFailed | EffectMismatch | Unavailable | None
     """None: there is nobody who sends effects."""
 
 
@@ -84,7 +88,8 @@ async def settle(
     """Execute a body and materialize what it made. Nothing is on the host, and nothing is sent, if it fails.
 
     A conflict executes it again in a fresh workspace; after the last of `REBASES` it is the answer. No other refusal is
-    tried again. Effects with one key are sent once; one that cannot be sent is told, and takes nothing back. Who is
+    tried again. Effects with one key are sent once; one that cannot be sent is told, and takes nothing back. An effect
+    without a key of its own is known by its payload, within the step of a run that this is called from. Who is
     cancelled settles again: the files may be there already, and not all effects may have been sent.
     """
     rebases = 0
@@ -121,7 +126,9 @@ async def _attempt(
 async def _dispatch(
     queued: tuple[object, ...], dispatcher: EffectDispatcher | None
 ) -> tuple[int, tuple[Undelivered, ...]]:
-    effects = {effect.key: effect for effect in map(as_effect, queued)}
+    step = STEP.get()
+    scope = "" if step is None else step.idempotency_key
+    effects = {effect.key: effect for effect in (within(scope, as_effect(each)) for each in queued)}
     if dispatcher is None:
         return 0, tuple(Undelivered(effect, None) for effect in effects.values())
     undelivered: list[Undelivered] = []

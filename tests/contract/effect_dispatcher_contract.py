@@ -8,8 +8,8 @@ from typing import Protocol
 
 import pytest
 
-from stepwell import Success
-from stepwell.services.effect_dispatcher import Dispatched, Effect, EffectDispatcher
+from stepwell import Failure, Success
+from stepwell.services.effect_dispatcher import Dispatched, Effect, EffectDispatcher, EffectMismatch
 
 MAIL = Effect("mail:1", {"to": "ann", "lines": [1, 2.5, None]})
 OTHER = Effect("mail:2")
@@ -34,10 +34,10 @@ class EffectDispatcherContract:
         assert await world.dispatcher.dispatch(MAIL) == Success(Dispatched("mail:1", again=True))
         assert world.sent() == [MAIL, OTHER]
 
-    async def test_the_key_is_what_counts_and_not_the_payload(self, world: World) -> None:
+    async def test_another_effect_under_the_same_key_is_a_mistake_and_not_sent(self, world: World) -> None:
         _ = await world.dispatcher.dispatch(MAIL)
         again = await world.dispatcher.dispatch(Effect(MAIL.key, "something else"))
-        assert again == Success(Dispatched("mail:1", again=True))
+        assert again == Failure(EffectMismatch("mail:1"))
         assert world.sent() == [MAIL]
 
     async def test_of_several_at_once_one_is_sent(self, world: World) -> None:

@@ -11,6 +11,7 @@ from stepwell import Failure, Outcome, RecordedError, Success
 from stepwell.core.boundary import Boundary
 from stepwell.core.effect import Effect
 from stepwell.core.step_sandbox import (
+    BodyFailed,
     MaterializationConflict,
     MissingOutput,
     UndeclaredRead,
@@ -19,6 +20,7 @@ from stepwell.core.step_sandbox import (
 from stepwell.layers.step_sandbox import make
 from stepwell.layers.workspace.settlement import REBASES, Undelivered, settle
 from stepwell.services.effect_dispatcher import Dispatched, EffectFailed
+from stepwell.services.step import STEP, StepContext
 from stepwell.services.step_sandbox import StepSandbox, Workspace, WorkspaceTransaction
 
 from .sandbox_world import Host, World, open_world
@@ -53,8 +55,8 @@ class Sent:
 
 def beta(workspace: Workspace) -> str:
     workspace.write_text("out/r", workspace.read_text("in.txt").upper())
-    workspace.queue_effect(Effect("k1", "first"))
-    workspace.queue_effect(Effect("k1", "again"))
+    workspace.queue_effect(Effect("k1", "twice"))
+    workspace.queue_effect(Effect("k1", "twice"))
     return workspace.read_text("in.txt")
 
 
@@ -64,14 +66,37 @@ async def test_cb18_and_a_21_effects_are_sent_once_and_only_when_the_files_are_t
     there: list[bytes | None] = []
     settled = (await settle(world.sandbox, BOUNDARY, beta, sent)).unwrap()
     assert (settled.accepted.output, settled.rebases, settled.dispatched) == ("alpha\n", 0, 1)
-    assert (sent.effects, there) == ([Effect("k1", "again")], [b"ALPHA\n"])
+    assert (sent.effects, there) == ([Effect("k1", "twice")], [b"ALPHA\n"])
     _ = (await settle(world.sandbox, BOUNDARY, beta, sent)).unwrap()
     assert len(sent.effects) == 1
 
 
 async def test_cb19_without_a_dispatcher_nothing_is_sent_and_that_is_told(world: World) -> None:
     settled = (await settle(world.sandbox, BOUNDARY, beta)).unwrap()
-    assert (settled.dispatched, settled.undelivered) == (0, (Undelivered(Effect("k1", "again"), None),))
+    assert (settled.dispatched, settled.undelivered) == (0, (Undelivered(Effect("k1", "twice"), None),))
+
+
+async def test_an_effect_without_a_key_is_that_of_its_step(world: World) -> None:
+    """Equal effects of two steps are two; of one step, however often it is executed, they are one."""
+    sent = Sent()
+    for step in (StepContext("mon", "tell", 1), StepContext("mon", "tell", 2), StepContext("tue", "tell", 1)):
+        token = STEP.set(step)
+        try:
+            settled = await settle(world.sandbox, Boundary(), lambda it: it.queue_effect({"to": "Ann"}), sent)
+        finally:
+            STEP.reset(token)
+        assert settled.unwrap().dispatched == 1
+    assert [effect.payload for effect in sent.effects] == [{"to": "Ann"}] * 2
+
+
+async def test_two_effects_of_a_step_with_one_key_and_two_payloads_are_a_mistake(world: World) -> None:
+    def body(workspace: Workspace) -> None:
+        workspace.queue_effect(Effect("k1", "one"))
+        workspace.queue_effect(Effect("k1", "other"))
+
+    failed = (await settle(world.sandbox, Boundary(), body)).failure()
+    assert isinstance(failed, BodyFailed)
+    assert (failed.cause.type, "'k1'" in failed.cause.message) == ("ValueError", True)
 
 
 async def test_an_effect_that_cannot_be_sent_takes_nothing_back(world: World) -> None:
