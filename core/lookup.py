@@ -2,8 +2,10 @@
 
 Rules, for a path in the workspace: what is there is a read of what was seeded or produced. What is not there but is on
 the host is an undeclared read, if its content, names or target were asked for; a look at whether it exists is a probe,
-as is everything that the host does not have either. Outside the workspace, the same holds for what lies beneath none of
-the places that the sandbox shows; those places are covered by the identity of the environment, and are no reads.
+as is everything that the host does not have either. To open for writing what need not be there, and to keep what is, is
+an undeclared read of what the host has: whoever appends would have found it. Outside the workspace, the same holds for
+what lies beneath none of the places that the sandbox shows; these are covered by the identity of the environment, and
+are no reads.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from .tree import path_order
 
 __all__ = ["Lookup", "LookupKind", "Sightings", "classify", "is_beneath"]
 
-LookupKind: TypeAlias = Literal["read", "create", "list", "readlink", "exec", "stat"]
+LookupKind: TypeAlias = Literal["read", "create", "update", "list", "readlink", "exec", "stat"]
 
 
 @final
@@ -25,7 +27,8 @@ class Lookup:
     """A look-up by a command: what it was for, of which path, whether that was there then, and how often.
 
     The path is relative in the workspace ("" is its root) and absolute elsewhere. `create` opens what need not be
-    there. Equal look-ups are one, with a count, where the first of them was.
+    there, and keeps nothing of what is; `update` keeps it. Equal look-ups are one, with a count, where the first of
+    them was.
     """
 
     kind: LookupKind
@@ -79,13 +82,22 @@ def classify(
         path = lookup.path
         if lookup.in_workspace and lookup.present:
             seen.append(lookup)
-        if lookup.present or (lookup.kind == "create" and (lookup.in_workspace or _is_within(path, private))):
+        if lookup.present or _makes(lookup, host_has, private):
             own.add(path)  # from here on it is the body's own, also when it is removed
         if path in own or (seeded(path) or declared(path) if lookup.in_workspace else _is_shown(path, shown, hidden)):
             continue
         is_read = (lookup.kind != "stat" and host_has(path)) or (strict_probes and lookup.in_workspace)
         (undeclared if is_read else probes).add(path)
     return Sightings(tuple(seen), _in_order(undeclared), _in_order(probes - undeclared))
+
+
+def _makes(lookup: Lookup, host_has: Callable[[str], bool], private: Sequence[str]) -> bool:
+    """Whether it makes what is not there, and would have seen nothing on the host."""
+    if lookup.kind not in ("create", "update"):
+        return False
+    if not lookup.in_workspace:
+        return _is_within(lookup.path, private)
+    return lookup.kind == "create" or not host_has(lookup.path)
 
 
 def is_beneath(path: str, place: str) -> bool:

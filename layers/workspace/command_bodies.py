@@ -122,7 +122,7 @@ def _failed(command: Command, output: CommandOutput, sightings: Sightings, has: 
 
 def _undeclared(sightings: Sightings, seed: Seed, declaration: Declaration) -> list[str]:
     """What was looked at without leave; the content of a file that is there only to be removed is that too."""
-    removals = (look.path for look in sightings.seen if look.kind in ("read", "exec") and look.path in seed.tree)
+    removals = (it.path for it in sightings.seen if it.kind in ("read", "update", "exec") and it.path in seed.tree)
     return [*sightings.undeclared, *(path for path in removals if not declaration.reads(path))]
 
 
@@ -135,7 +135,11 @@ def _observed(sightings: Sightings, seed: Seed) -> list[Observation]:
 def _observation(look: Lookup, seed: Seed) -> Observation:
     node = seed.tree[look.path]
     outcome = node.digest if isinstance(node, FileNode) else "present"
-    return Observation("read" if look.kind == "create" else look.kind, look.path, outcome)
+    match look.kind:
+        case "create" | "update":
+            return Observation("read", look.path, outcome)
+        case kind:
+            return Observation(kind, look.path, outcome)
 
 
 def _notes(result: CommandResult) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stepwell.core.lookup import Lookup, LookupKind, classify
 
-KINDS: tuple[LookupKind, ...] = ("read", "create", "list", "readlink", "exec", "stat")
+KINDS: tuple[LookupKind, ...] = ("read", "create", "update", "list", "readlink", "exec", "stat")
 
 PATHS = ("a", "a/b", "c", "", "/usr/x", "/home/u/x", "/home", "/tmp/x")
 
@@ -39,7 +39,7 @@ def test_what_only_the_host_has_is_undeclared(kind: LookupKind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_nobody_has_is_a_probe(kind: LookupKind) -> None:
-    expected = () if kind == "create" else ("nowhere",)
+    expected = () if kind in ("create", "update") else ("nowhere",)
     assert undeclared(Lookup(kind, "nowhere", False), host=lambda path: False) == ((), expected)
 
 
@@ -84,6 +84,24 @@ def test_what_the_command_made_is_its_own_from_then_on() -> None:
         assert undeclared(made, gone) == ((), ())
         assert undeclared(gone, made) == ((path,), ())
         assert undeclared(Lookup("list", path, True), gone) == ((), ())
+
+
+def test_what_is_opened_to_be_updated_would_have_been_there() -> None:
+    """A program that appends would have found what the host has: what it made instead must not replace that."""
+    update = Lookup("update", "log", False)
+    assert undeclared(update) == (("log",), ())
+    assert undeclared(update, host=lambda path: False) == ((), ())
+    assert undeclared(Lookup("create", "log", False), update) == ((), ())
+    assert undeclared(update, Lookup("create", "log", False), Lookup("read", "log", True)) == (("log",), ())
+
+
+def test_what_is_opened_to_be_updated_is_no_read_where_it_is_declared_or_private() -> None:
+    assert undeclared(*(Lookup("update", path, False) for path in ("declared", "seeded", "/tmp/lock"))) == ((), ())
+
+
+def test_what_was_made_by_an_update_is_the_commands_own() -> None:
+    made = Lookup("update", "new", False)
+    assert undeclared(made, Lookup("read", "new", False), host=lambda path: False) == ((), ())
 
 
 def test_creating_elsewhere_asks_for_what_the_host_has() -> None:

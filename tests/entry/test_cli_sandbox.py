@@ -200,6 +200,14 @@ def test_what_was_read_undeclared_is_named_with_what_the_command_said(shell: She
 
 
 @needs_bwrap
+def test_what_is_appended_to_has_to_be_read(shell: Shell, folder: Path) -> None:
+    append = ("--writes", "secret", "--", "sh", "-c", "echo more >> secret")
+    assert "it read what was not declared:\n  secret\n" in refused(shell, *append).err
+    assert shell(*RUN, "--reads", "secret", *append).code == 0
+    assert (folder / "secret").read_text() == "s\nmore\n"
+
+
+@needs_bwrap
 def test_a_path_outside_the_folder_is_no_matter_of_reads(shell: Shell, folder: Path) -> None:
     said = refused(shell, "cat", "/etc/fstab" if os.path.exists("/etc/fstab") else "/etc/hostname")
     assert "--toolchain" in said.err

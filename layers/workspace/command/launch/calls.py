@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = ["AT_EMPTY_PATH", "AT_FDCWD", "AT_SYMLINK_NOFOLLOW", "MACHINES", "Call", "Kind", "Machine", "machine"]
 
-Kind: TypeAlias = Literal["read", "create", "list", "readlink", "exec", "stat"]
+Kind: TypeAlias = Literal["read", "create", "update", "list", "readlink", "exec", "stat"]
 
 AT_FDCWD: Final = -100
 AT_EMPTY_PATH: Final = 0x1000

@@ -15,6 +15,7 @@ from .kernel import Beneath, Notification, Reader
 __all__ = ["Decoder", "Look", "Places"]
 
 O_CREAT: Final = os.O_CREAT
+KEEPS_NOTHING: Final = os.O_TRUNC | os.O_EXCL
 O_PATH: Final = os.O_PATH
 HEAD_ONLY: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -240,7 +241,7 @@ class Decoder:
         if flags & O_PATH:
             return "stat"
         if flags & O_CREAT:
-            return "create"
+            return "create" if flags & KEEPS_NOTHING else "update"
         return "list" if flags & self._machine.o_directory else "read"
 
     def _keeps_link(self, call: Call, flags: int) -> bool:

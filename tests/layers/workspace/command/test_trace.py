@@ -229,7 +229,9 @@ async def test_all_ways_to_look_something_up_are_told_apart(runner: CommandRunne
         "attempt(lambda: os.readlink('readlink'))\n"
         "attempt(lambda: os.listdir('list'))\n"
         "attempt(lambda: os.execv('exec', ['exec']))\n"
-        "attempt(lambda: os.open('create', os.O_WRONLY | os.O_CREAT))\n"
+        "attempt(lambda: os.open('create', os.O_WRONLY | os.O_CREAT | os.O_TRUNC))\n"
+        "attempt(lambda: os.open('new', os.O_WRONLY | os.O_CREAT | os.O_EXCL))\n"
+        "attempt(lambda: os.open('update', os.O_WRONLY | os.O_CREAT))\n"
         "attempt(lambda: os.open('handle', os.O_PATH))\n"
         "attempt(lambda: os.rename('rename', 'x'))\n"
         "attempt(lambda: os.link('link', 'x'))\n"
@@ -246,6 +248,8 @@ async def test_all_ways_to_look_something_up_are_told_apart(runner: CommandRunne
         "list": "list",
         "exec": "exec",
         "create": "create",
+        "new": "create",
+        "update": "update",
         "handle": "stat",
         "rename": "read",
         "link": "read",

@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from stepwell import build, get
 from stepwell.core.boundary import Boundary
 from stepwell.core.command import Command
@@ -68,6 +70,52 @@ async def test_a_command_that_fails_of_what_it_only_looked_for_is_told_what_that
         assert isinstance(failure, BodyFailed)
         hint = "it looked for .git, src, which the folder has and the step does not declare"
         assert failure.cause.message == f"/bin/sh ended with exit code 3 ({hint})"
+
+
+UPDATES = {
+    "append": "echo more >> log",
+    "tee": "echo more | tee -a log",
+    "python": '/usr/bin/env python3 -I -S -c \'open("log", "a").write("more")\'',
+    "in place": "echo more | dd of=log conv=notrunc 2>&1",
+    "touch": "touch log",
+    "elsewhere": "ln -s log link; echo more >> link; rm link",
+}
+
+
+@pytest.mark.parametrize("script", UPDATES.values(), ids=UPDATES)
+@pytest.mark.parametrize("writes", ["log", "*"])
+async def test_what_is_updated_and_was_not_declared_as_a_read_is_never_lost(
+    tmp_path: Path, script: str, writes: str
+) -> None:
+    """The command would have found it, and has made a file of its own instead of it."""
+    (tmp_path / "log").write_text("first\n")
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        refused = await transaction.execute(Boundary((), (writes,)), sh(script))
+        assert isinstance(refused, Failure), refused
+        failure = refused.failure()
+        assert isinstance(failure, UndeclaredRead)
+        assert failure.paths == ("log",)
+        accepted = (await transaction.execute(Boundary(("log",), (writes,)), sh(script))).unwrap()
+        _ = (await transaction.materialize(accepted)).unwrap()
+    assert (tmp_path / "log").read_text().startswith("more" if script == UPDATES["in place"] else "first\n")
+
+
+@pytest.mark.parametrize(
+    "script", ["echo new > log", "echo new > tmp; mv tmp log", "echo new > log; echo more >> log; touch log"]
+)
+async def test_what_is_written_anew_was_not_read(tmp_path: Path, script: str) -> None:
+    (tmp_path / "log").write_text("first\n")
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        accepted = (await transaction.execute(Boundary((), ("log",)), sh(script))).unwrap()
+        _ = (await transaction.materialize(accepted)).unwrap()
+    assert (tmp_path / "log").read_text().startswith("new\n")
+
+
+async def test_what_is_not_there_yet_may_be_appended_to(tmp_path: Path) -> None:
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        accepted = (await transaction.execute(Boundary((), ("log",)), sh("echo one >> log; echo two >> log"))).unwrap()
+        _ = (await transaction.materialize(accepted)).unwrap()
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
 
 
 async def test_the_loop_does_not_wait_while_looks_are_judged(runner: CommandRunner) -> None:
