@@ -32,6 +32,9 @@ if not TYPE_CHECKING:  # most programs have no sandbox, and none of them waits f
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f".workspace.{_LATER[name]}", __package__), name)
 
+    def __dir__():
+        return sorted({*globals(), *_LATER})
+
 
 _NO_FILES: Final[Mapping[str, bytes | str]] = MappingProxyType({})
 
@@ -161,9 +164,8 @@ def layer_noop() -> Layer[StepSandbox, StepSandbox]:
     async def refused() -> Opened:
         from ..core.step_sandbox import UnsupportedBoundary
 
-        return Failure(
-            UnsupportedBoundary(message="this application has no step sandbox; give it step_sandbox.layer(root)")
-        )
+        message = "this application has no step sandbox: open it with workspace=, or give it step_sandbox.layer(root)"
+        return Failure(UnsupportedBoundary(message=message))
 
     @provides
     def recipe() -> Iterator[StepSandbox]:

@@ -18,6 +18,7 @@ from ...services.revisions import Revisions
 from ...services.run import Run
 from ...services.run_store import Timeout
 from ...services.signal import InvalidSignal, RunEnded
+from ...services.step_sandbox import WorkspaceRefusal
 from ...services.store import Store, StoreDefinition, StoreHandle
 from ...services.workflow import AnyWorkflow, WorkflowCall
 from .. import app as apps
@@ -25,7 +26,7 @@ from ..app import Services
 from ..layer import Env, Failed, Layer, LayerError, build, get
 from .portal import BlockingApp, Portal
 
-__all__ = ["MEMORY", "App", "admit_path", "open", "open_blocking", "open_layer"]
+__all__ = ["MEMORY", "App", "admit_path", "admit_workspace", "open", "open_blocking", "open_layer"]
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -114,8 +115,9 @@ def open(
     The runs of `workflows` are driven here for as long as the block lasts, and set aside when it ends. With
     `drive=False`, or without workflows, nothing is driven: for clients. `workspace` is the folder on which sandboxed
     steps work, `artifacts` the one that keeps large outputs (by default within the workspace, in `.stepwell`).
-    A ValueError says what is wrong with the path or that two workflows have one name, a TypeError what is no workflow.
-    Entering raises `CannotOpen` for a database that cannot be used, and changes nothing in it then.
+    A ValueError says what is wrong with the path, that the workspace is no folder, or that two workflows have one
+    name; a TypeError what is no workflow. Entering raises `CannotOpen` for a database that cannot be used, and
+    `WorkspaceRefusal` for a folder where a sandbox is not possible. Either changes nothing in the database.
     """
     return open_layer(_layer(path, workflows, drive, workspace, artifacts))
 
@@ -148,6 +150,8 @@ def _layer(
     artifacts: str | PathLike[str] | None,
 ) -> Layer[Services, Services]:
     where = admit_path(path)
+    if workspace is not None:
+        admit_workspace(workspace)
     if where == MEMORY:
         return apps.layer_memory(workflows=workflows, drive=drive, workspace=workspace, artifacts=artifacts)
     return apps.layer(where, workflows=workflows, drive=drive, workspace=workspace, artifacts=artifacts)
@@ -170,6 +174,14 @@ def admit_path(path: str | PathLike[str]) -> str:
     if where in ("", ":memory:"):
         raise ValueError(f"{where!r} is no path of a file; for an application in memory write {MEMORY!r}")
     return where
+
+
+def admit_workspace(folder: str | PathLike[str]) -> None:
+    """A ValueError if it is no folder that exists: one that was mistyped is not to be made."""
+    if os.path.isdir(folder):
+        return
+    what = "is no folder" if os.path.lexists(folder) else "does not exist"
+    raise ValueError(f"the workspace {os.fsdecode(folder)!r} {what}: make the folder first, or name another one")
 
 
 def is_unicode(text: str) -> bool:
@@ -205,7 +217,7 @@ class _Opened(AbstractAsyncContextManager[App, None]):
 def _raise(error: LayerError) -> Never:
     """The cause where it speaks for itself; otherwise the failure as text, from its cause."""
     cause = error.cause if isinstance(error, Failed) else None
-    if isinstance(cause, CannotOpen):
+    if isinstance(cause, (CannotOpen, WorkspaceRefusal)):
         raise cause
     raise RuntimeError(f"the application could not be opened: {error}") from (
         cause if isinstance(cause, BaseException) else None

@@ -195,3 +195,7 @@ async def test_a_13_sb8_and_b9_the_absent_sandbox_opens_nothing(tmp_path: Path) 
 async def test_a_command_is_refused_in_memory(tmp_path: Path) -> None:
     async with open_world("memory", tmp_path) as world, await world.open() as transaction:
         assert error_of(await transaction.execute(Boundary(), Command(("true",))))[0] == "unsupported_boundary"
+
+
+def test_the_layers_module_lists_what_it_loads_later() -> None:
+    assert set(step_sandbox.__all__) <= set(dir(step_sandbox))

@@ -25,11 +25,13 @@ from stepwell import (
     ManualClock,
     Run,
     RunFailed,
+    StepSandbox,
     Store,
     Success,
     Unavailable,
     Waiters,
     WakeBus,
+    WorkspaceRefusal,
     define_store,
     get,
     provides,
@@ -287,6 +289,31 @@ async def test_another_cause_is_told_as_a_runtime_error_from_it() -> None:
 async def test_a_composition_of_ones_own_can_be_opened() -> None:
     async with open_layer(apps.layer_test(workflows=[double]).override(ledger.layer_noop())) as app:
         assert isinstance((await app.status("x")).failure(), Unavailable)
+
+
+# --- the folders ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nosuch", "nosuch/folder", "file.txt", ""])
+async def test_a_workspace_that_is_no_folder_is_refused_before_a_database_is_made(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file.txt").touch()
+    with chdir(tmp_path), pytest.raises(ValueError, match=f"the workspace '{name}' .*: make the folder first"):
+        async with stepwell.open("x.db", workspace=name):
+            raise AssertionError("it was opened")
+    assert os.listdir(tmp_path) == ["file.txt"]
+
+
+async def test_a_workspace_where_no_sandbox_is_possible_leaves_no_database(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceRefusal, match="/proc cannot be used"):
+        async with stepwell.open(tmp_path / "x.db", workspace="/proc"):
+            raise AssertionError("it was opened")
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_sandbox_without_a_workspace_is_refused_with_what_to_give(path: str) -> None:
+    async with stepwell.open(path) as app:
+        refused = await get(app.env, StepSandbox).open()
+    assert "workspace=" in refused.failure().message
 
 
 # --- open_blocking --------------------------------------------------------------
