@@ -27,6 +27,7 @@ VARIABLES: Final = {
     "HOME": HOME,
     "LC_ALL": "C.UTF-8",
     "PATH": DEFAULT_PATH,
+    "PYTHONDONTWRITEBYTECODE": "1",  # what a program imports of its own would be an undeclared write
     "PYTHONHASHSEED": "0",
     "SOURCE_DATE_EPOCH": str(EPOCH),
     "TMPDIR": "/tmp",

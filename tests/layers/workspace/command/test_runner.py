@@ -89,6 +89,7 @@ async def test_a_command_sees_its_own_variables_and_a_few_fixed_ones(runner: Com
         "MINE": "1",
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PWD": "/stepwell/ws",
+        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "SOURCE_DATE_EPOCH": "315532800",
         "TMPDIR": "/tmp",

@@ -22,7 +22,7 @@ from stepwell.layers.workspace.ended import Ended
 from stepwell.layers.workspace.options import Options
 from stepwell.services.step_sandbox import StepSandbox
 
-from .world import declared, files, needs_bwrap, sh
+from .world import PYTHON, declared, files, needs_bwrap, sh
 
 pytestmark = needs_bwrap
 
@@ -109,6 +109,15 @@ async def test_what_is_written_anew_was_not_read(tmp_path: Path, script: str) ->
         accepted = (await transaction.execute(Boundary((), ("log",)), sh(script))).unwrap()
         _ = (await transaction.materialize(accepted)).unwrap()
     assert (tmp_path / "log").read_text().startswith("new\n")
+
+
+async def test_what_a_python_program_imports_of_its_own_is_not_compiled_into_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import lib\n")
+    (tmp_path / "lib.py").write_text("x = 1\n")
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        for writes in ((), ("*/**",)):
+            accepted = await transaction.execute(Boundary(("*.py",), writes), Command((PYTHON, "main.py")))
+            assert accepted.unwrap().changes == ()
 
 
 async def test_what_is_not_there_yet_may_be_appended_to(tmp_path: Path) -> None:
