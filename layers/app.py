@@ -79,7 +79,7 @@ def layer(
     """
     host = ledger.layer(path, create=create) | clock.layer() | ids.layer() | wake_bus.layer()
     kept = host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
-    return _files(workspace, artifacts) | kept  # a workspace that is refused leaves no database behind
+    return _files(workspace, artifacts) | kept  # first: one that is refused leaves no database; the engine is last
 
 
 def layer_memory(
@@ -92,7 +92,7 @@ def layer_memory(
     """An application that is gone with its process, on the machine's clock: for trying things out."""
     host = ledger.layer_test() | clock.layer() | ids.layer() | wake_bus.layer()
     kept = host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
-    return _files(workspace, artifacts) | kept  # a workspace that is refused leaves no database behind
+    return _files(workspace, artifacts) | kept  # first: one that is refused leaves no database; the engine is last
 
 
 def layer_test(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:

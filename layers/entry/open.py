@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
 from typing import Final, Never, TypeVar, TypeVarTuple, final
@@ -26,7 +28,7 @@ from ..app import Services
 from ..layer import Env, Failed, Layer, LayerError, build, get
 from .portal import BlockingApp, Portal
 
-__all__ = ["MEMORY", "App", "admit_path", "admit_workspace", "open", "open_blocking", "open_layer"]
+__all__ = ["MEMORY", "App", "admit_path", "admit_workspace", "current_app", "open", "open_blocking", "open_layer"]
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -64,7 +66,11 @@ class App(Engine):
     async def start(
         self, workflow: Callable[[Run, *_Ts], WorkflowCall[_R]], *args: *_Ts, id: str | None = None
     ) -> Outcome[RunHandle[_R], RunMismatch | TooLarge | Unavailable]:
-        return await self._engine.start(workflow, *args, id=id)
+        token = _OPENED.set(_Slot(self))  # the run may be driven from here
+        try:
+            return await self._engine.start(workflow, *args, id=id)
+        finally:
+            _OPENED.reset(token)
 
     async def status(self, id: str) -> Outcome[RunStatus, RunNotFound | Unavailable]:
         return await self._engine.status(id)
@@ -100,6 +106,28 @@ class App(Engine):
 
     def __repr__(self) -> str:
         return f"App({self._env!r})"
+
+
+@dataclass(slots=True)
+class _Slot:
+    """An application, once it has been opened: what drives runs is there a moment before."""
+
+    app: App | None = None
+
+
+_OPENED: Final[ContextVar[_Slot | None]] = ContextVar("stepwell_application", default=None)
+
+
+def current_app() -> App:
+    """The application that drives the run of which this is called: in its workflow, or in the function of a step.
+
+    It is there for a step that needs a service, as in `get(current_app().env, StepSandbox)`, in the commands `run` and
+    `worker` too. A RuntimeError elsewhere, and where runs are driven by a composition that `open` did not make.
+    """
+    slot = _OPENED.get()
+    if slot is None or slot.app is None:
+        raise RuntimeError("current_app() tells which application drives the run that calls it, and this is none")
+    return slot.app
 
 
 def open(
@@ -203,10 +231,16 @@ class _Opened(AbstractAsyncContextManager[App, None]):
         self._built = build(layer)
 
     async def __aenter__(self) -> App:
-        built = await self._built.__aenter__()
+        slot = _Slot()
+        token = _OPENED.set(slot)
+        try:
+            built = await self._built.__aenter__()
+        finally:
+            _OPENED.reset(token)
         if isinstance(built, Failure):
             _raise(built.failure())
-        return App(built.unwrap())
+        slot.app = App(built.unwrap())  # nothing was awaited since the engine, which is built last
+        return slot.app
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

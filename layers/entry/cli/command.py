@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from ....services.ledger import CannotOpen
+from ....services.step_sandbox import WorkspaceRefusal
 from ..open import is_unicode
 from .doctor import doctor
 from .gc import gc
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(words, problem)
     except CannotOpen as error:
         return _report(words, cannot_open(error))
+    except WorkspaceRefusal as error:
+        return _report(words, Problem(error.code, str(error)))
     except click.UsageError as error:
         return _report_usage(words, error)
     except click.ClickException as error:

@@ -14,11 +14,11 @@ from ....core.model import Unavailable
 from ....core.outcome import Failure, Outcome
 from ....services.workflow import AnyWorkflow
 from ... import app as apps
-from ..open import MEMORY, App, admit_path, open, open_layer
+from ..open import MEMORY, App, admit_path, admit_workspace, open, open_layer
 from .output import Output
 from .problem import WRONG_USAGE, Met, Problem, problem_of
 
-__all__ = ["Settings", "open_driving", "open_existing", "run_blocking", "shared", "value_of"]
+__all__ = ["Settings", "folders", "open_driving", "open_existing", "run_blocking", "shared", "value_of"]
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Callable[..., object])
@@ -31,7 +31,10 @@ class Settings:
     """What the shared options say, wherever they stand; the later one counts."""
 
     db: str = DATABASE
+    is_db_named: bool = False
     as_json: bool = False
+    workspace: str | None = None
+    artifacts: str | None = None
 
     @property
     def output(self) -> Output:
@@ -41,7 +44,7 @@ class Settings:
 def _keep(context: click.Context, parameter: click.Parameter, value: str | bool | None) -> None:
     settings = context.ensure_object(Settings)
     if isinstance(value, str):
-        settings.db = value
+        settings.db, settings.is_db_named = value, True
     elif value:
         settings.as_json = True
 
@@ -69,14 +72,45 @@ def shared(*, root: bool = False, database: bool = True) -> Callable[[_C], _C]:
     return decorate
 
 
+def folders(command: _C) -> _C:
+    """The options of a command that drives: the folders of files that the steps of its application work with."""
+    workspace = click.option(
+        "--workspace", metavar="DIR", expose_value=False, callback=_keep_folder, help="The folder of sandboxed steps."
+    )
+    artifacts = click.option(
+        "--artifacts",
+        metavar="DIR",
+        expose_value=False,
+        callback=_keep_folder,
+        help="Where large outputs are kept; within the workspace if left out.",
+    )
+    return workspace(artifacts(command))
+
+
+def _keep_folder(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    settings = context.ensure_object(Settings)
+    if parameter.name == "workspace":
+        settings.workspace = value
+    else:
+        settings.artifacts = value
+
+
 def open_driving(settings: Settings, workflows: Sequence[AnyWorkflow]) -> AbstractAsyncContextManager[App, None]:
     """The application in a database that is made where it is missing; it drives the runs of these workflows."""
-    return open(_admit_db(settings), workflows=workflows)
+    path = _admit_db(settings)
+    if settings.workspace is not None:
+        _admitted(admit_workspace, settings.workspace)
+    return open(path, workflows=workflows, workspace=settings.workspace, artifacts=settings.artifacts)
 
 
 def _admit_db(settings: Settings) -> str:
+    return _admitted(admit_path, settings.db)
+
+
+def _admitted(admit: Callable[[str], _A], given: str) -> _A:
+    """What a check of `open` says of an option; what it refuses is wrong usage."""
     try:
-        return admit_path(settings.db)
+        return admit(given)
     except ValueError as error:
         raise Problem("usage", str(error), exit_code=WRONG_USAGE) from None
 

@@ -20,7 +20,7 @@ from ....services.workflow import AnyWorkflow
 from ...layer import get
 from ..open import App
 from .modules import find_workflow
-from .options import Settings, open_driving, run_blocking, shared, value_of
+from .options import Settings, folders, open_driving, run_blocking, shared, value_of
 from .output import Output
 from .problem import INTERRUPTED, WRONG_USAGE, Problem, problem_of
 from .recorded import outcome_of
@@ -38,6 +38,7 @@ LOOK_MS: Final = 200
 @click.argument("target", metavar="MODULE:WORKFLOW")
 @click.argument("words", metavar="[ARG]...", nargs=-1)
 @click.option("--id", "run_id", metavar="ID", help="The run's id; a new one, printed, if left out.")
+@folders
 @shared()
 @click.pass_obj
 def run(settings: Settings, target: str, words: tuple[str, ...], run_id: str | None) -> None:
@@ -78,9 +79,17 @@ def _set_aside(asked: Asked) -> Problem:
         return Problem(
             "interrupted", "interrupted; `stepwell runs` tells whether the run was begun", exit_code=INTERRUPTED
         )
-    command = shlex.join(["stepwell", "--db", asked.settings.db, "run", asked.target, "--id", asked.run_id])
+    command = shlex.join(
+        ["stepwell", "--db", asked.settings.db, "run", asked.target, "--id", asked.run_id, *_folders(asked.settings)]
+    )
     text = f"run {asked.run_id!r} is set aside; go on with it by\n  {command}"
     return Problem("interrupted", text, details={"id": asked.run_id}, exit_code=INTERRUPTED)
+
+
+def _folders(settings: Settings) -> list[str]:
+    """The options that say the same folders once more."""
+    given = (("--workspace", settings.workspace), ("--artifacts", settings.artifacts))
+    return [word for option, folder in given if folder is not None for word in (option, folder)]
 
 
 async def _run(asked: Asked, run_id: str | None) -> object:

@@ -17,7 +17,7 @@ from ....services.workflow import AnyWorkflow
 from ...layer import get
 from ..open import App
 from .modules import workflows_of
-from .options import Settings, open_driving, run_blocking, shared, value_of
+from .options import Settings, folders, open_driving, run_blocking, shared, value_of
 from .output import Output, instant, plain
 from .problem import Problem
 from .recorded import status_json
@@ -37,6 +37,7 @@ FOLLOWED: Final = 1_000
 @click.command()
 @click.argument("modules", metavar="MODULE...", nargs=-1, required=True)
 @click.option("--once", is_flag=True, help="End when no run can go on now.")
+@folders
 @shared()
 @click.pass_obj
 def worker(settings: Settings, modules: tuple[str, ...], once: bool) -> None:
