@@ -250,12 +250,25 @@ def test_doctor_tells_of_owners_that_have_ended_and_of_stuck_runs(shell: Shell) 
     assert "stepwell runs --state stuck" in findings(shell)["runs"]["remark"]
 
 
-def test_doctor_without_a_database_tells_the_rest_and_exits_1(shell: Shell) -> None:
-    found = findings(shell, code=1)
-    assert "there is no such file" in found["database"]["wrong"]
+def test_doctor_where_no_database_was_made_yet_and_none_was_named_finds_nothing_wrong(shell: Shell) -> None:
+    found = findings(shell)
+    assert (found["database"]["value"], found["database"]["wrong"]) == (None, None)
+    assert "--db" in found["database"]["remark"]
     assert found["sqlite"]["wrong"] is None
     said = shell("doctor")
-    assert said.err.startswith("error: database: there is no such file")
+    assert (said.code, said.err, "there is no stepwell.db here yet" in said.out) == (0, "", True)
+    assert list(shell.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_doctor_of_a_database_that_was_named_and_is_missing_tells_the_rest_and_exits_1(shell: Shell, by: str) -> None:
+    named = ("--db", "stepwell.db") if by == "option" else ()
+    environment = {"STEPWELL_DB": "stepwell.db"} if by == "environment" else {}
+    said = shell.run("doctor", "--json", *named, **environment)
+    found = {finding["name"]: finding for finding in said.json["findings"]}
+    assert (said.code, said.error["wrong"]) == (1, ["database"])
+    assert "there is no such file" in found["database"]["wrong"]
+    assert found["sqlite"]["wrong"] is None
     assert list(shell.folder.iterdir()) == []
 
 

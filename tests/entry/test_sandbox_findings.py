@@ -68,3 +68,12 @@ def test_doctor_tells_it_and_leaves_nothing(shell: Shell) -> None:
     told = shell.run("doctor", "--json", PATH="/nowhere").json
     assert told["ok"] is True
     assert [each["name"] for each in told["findings"]][-4:] == NAMES
+
+
+def test_doctor_tries_the_folder_that_it_is_given(shell: Shell) -> None:
+    (shell.folder / "mine").mkdir()
+    mine = shell.run("doctor", "--root", "mine", PATH="/nowhere")
+    assert (mine.code, "written to all at once" in mine.out) == (0, True)
+    assert (shell.folder / "mine/.stepwell").is_dir()
+    gone = shell.run("doctor", "--root", "gone", PATH="/nowhere")
+    assert (gone.code, "/gone cannot be used" in gone.out) == (0, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from typing import Final
@@ -29,18 +30,22 @@ FULL: Final = 2
 
 
 @click.command()
+@click.option("--root", metavar="DIR", help="The folder to try a sandbox in; a new one, removed, if left out.")
 @shared()
 @click.pass_obj
-def doctor(settings: Settings) -> None:
-    """Look at the database, what it stands on, and what a sandbox can do here. Exit code 1: something is wrong."""
+def doctor(settings: Settings, root: str | None) -> None:
+    """Look at the database, what it stands on, and what a sandbox can do here. Exit code 1: something is wrong.
+
+    That there is no database yet is wrong only where one was named.
+    """
     from .sandbox_findings import sandbox_findings  # here: no other command needs what it loads
 
     output = settings.output
     findings = list(_versions())
     with output.progress(f"checking {settings.db}"):
-        findings += _database(settings.db)
+        findings += _none_yet(settings) or _database(settings.db)
     with output.progress("trying the sandbox"):
-        findings += run_blocking(sandbox_findings())
+        findings += run_blocking(sandbox_findings(folder=root))
     wrong = [finding for finding in findings if finding.wrong is not None]
     if output.as_json:
         output.json({"ok": not wrong, "findings": [finding.as_json() for finding in findings]})
@@ -69,6 +74,14 @@ def _versions() -> Iterator[Finding]:
     sqlite = apps.sqlite_version()
     fault = f"{sqlite} has a fault with several connections in WAL mode: install apsw 3.51.3 or newer"
     yield Finding("sqlite", sqlite, wrong=None if apps.has_wal_fix(sqlite) else fault)
+
+
+def _none_yet(settings: Settings) -> list[Finding]:
+    """What there is to say where nobody named a database, and none was made."""
+    if settings.is_db_named or os.path.lexists(settings.db):
+        return []
+    remark = "`stepwell run` and `worker` make it; another one is named by --db or STEPWELL_DB"
+    return [Finding("database", None, f"there is no {settings.db} here yet", remark=remark)]
 
 
 def _database(path: str) -> Iterator[Finding]:
