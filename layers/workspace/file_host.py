@@ -30,7 +30,7 @@ from .pinned import Pinned, look
 from .probes import prove
 from .recovery import recover
 from .seed import Seeder, SeedRefused
-from .site import MISSING, STATE, HostOptions, Refused, Site, make_directories, refusal_of
+from .site import MISSING, STATE, HostOptions, Refused, Site, hide, make_directories, refusal_of
 
 __all__ = ["FileHost", "HostOptions"]
 
@@ -171,6 +171,7 @@ def _open_site(held: ExitStack, path: str, options: HostOptions) -> Site:
     status = calls.stat(root.descriptor)
     state = make_directories(root, STATE, options.durability)
     _ = held.callback(state.close)
+    hide(root, STATE)
     transactions = make_directories(root, f"{STATE}/tx", options.durability)
     _ = held.callback(transactions.close)
     if calls.stat(transactions.descriptor).st_dev != status.st_dev:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
@@ -28,6 +29,7 @@ __all__ = [
     "Refused",
     "Site",
     "WasDecided",
+    "hide",
     "make_directories",
     "refusal_of",
 ]
@@ -128,6 +130,17 @@ class Site:
             except OSError as error:
                 if error.errno not in MISSING:
                     raise
+
+
+def hide(root: Pinned, state: str) -> None:
+    """Let git see nothing of our own directory. A file that is there counts; where none can be made, git sees us."""
+    above = parent_of(state)
+    with suppress(OSError), root.directory(above) as at:
+        descriptor = root.calls.open(".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, at=at)
+        try:
+            root.calls.write(descriptor, b"*\n")
+        finally:
+            root.calls.close(descriptor)
 
 
 def make_directories(root: Pinned, path: str, durability: Durability) -> Pinned:

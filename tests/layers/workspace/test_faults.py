@@ -427,6 +427,30 @@ def test_a_state_directory_that_is_a_link_is_refused(root: Path) -> None:
     assert read_folder(root.parent / "outside") == {}
 
 
+def test_git_sees_nothing_of_the_state_directory(root: Path) -> None:
+    with opened(root):
+        assert (root / ".stepwell/.gitignore").read_text() == "*\n"
+    (root / ".stepwell/.gitignore").write_text("mine\n")
+    with opened(root):
+        assert (root / ".stepwell/.gitignore").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("call", ["open", "write"])
+def test_a_folder_is_used_where_that_cannot_be_said_to_git(root: Path, call: str) -> None:
+    asked: list[str] = []
+
+    def fail(name: str, about: str) -> None:
+        if about == ".gitignore":
+            asked.append(about)
+        if asked and name == call:
+            asked.append(name)
+            if asked.count(call) == 1:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with opened(root, HostOptions(durability="process", calls=SystemCalls(fail))):
+        assert call in asked
+
+
 # --- disks --------------------------------------------------------------------
 
 
