@@ -50,6 +50,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
             named = re.match(r"# (\w+\.py)\n", block.text)
             assert named is not None, f"the example has no name: {block.text[:60]!r}"
             (folder / named[1]).write_text(block.text, encoding="utf-8")
+    (settings,) = [block.text for block in blocks(README) if block.language == "toml"]
+    (folder / "pyproject.toml").write_text(settings, encoding="utf-8")
     return folder
 
 
@@ -84,7 +86,7 @@ def assert_prints_and_does_nothing_twice(reader: Path, name: str, place: int) ->
 
 @pytest.mark.parametrize("name", ["test_shop.py", "test_checkout.py", "test_fold.py"])
 def test_an_example_for_tests_passes(reader: Path, name: str) -> None:
-    ended = run(reader, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", name)
+    ended = run(reader, "-m", "pytest", "-q", "-p", "no:cacheprovider", name)
     assert ended.returncode == 0, ended.stdout
     assert " passed" in ended.stdout
 
