@@ -11,7 +11,7 @@ from typing import Final, final
 
 from typing_extensions import TypeIs
 
-__all__ = ["Command", "CommandOutput", "CommandRefused"]
+__all__ = ["Command", "CommandFailure", "CommandOutput", "CommandRefused"]
 
 EXIT_CODES: Final = range(256)
 
@@ -54,6 +54,22 @@ class CommandOutput:
     exit_code: int
     stdout: bytes
     stderr: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CommandFailure:
+    """How a command failed: its exit code, which is none of `ok`, and the end of what it printed, as text.
+
+    `missed` are paths that it only looked for, and that the folder has and the step does not declare; `read_only` are
+    declared reads that it opened for writing. Either may be why it failed, and of either the first few are named.
+    """
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    missed: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
 
 
 @final

@@ -11,7 +11,8 @@ from .node import digest_of
 __all__ = ["ABSENT", "UNDECLARED", "Look", "Observation", "Observations", "names_digest"]
 
 Look: TypeAlias = Literal["read", "stat", "exists", "list", "readlink", "exec", "probe"]
-"""The kind of a look. A `probe` is one of a path that neither the workspace nor the host has."""
+"""The kind of a look. A `probe` is one of a path that the workspace does not have: nor does the host, or a command
+only asked whether it is there."""
 
 ABSENT: Final = "absent"
 UNDECLARED: Final = "undeclared"

@@ -1,8 +1,9 @@
 """The values and failures of the step sandbox.
 
 A step that kept to what it declared is `Accepted`; otherwise it is one of the failures, and no output, file or effect
-of it can be reached. Failures are frozen and hold plain values, so that one that was recorded is recognised when it is
-read again. `cause` and the nodes of a change add detail and do not count when two values are compared.
+of it can be reached; of a command that failed itself, the end of what it printed is told. Failures are frozen and hold
+plain values, so that one that was recorded is recognised when it is read again. `cause`, `command` and the nodes of a
+change add detail and do not count when two values are compared.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeAlias, TypeVar
 
+from .command import CommandFailure
 from .evidence import Evidence
 from .model import RecordedError
 from .node import Node
@@ -94,13 +96,14 @@ class Materialized:
 class UndeclaredRead:
     """The body looked at files that the host has and the step did not declare. All of them are named.
 
-    `cause` is what the body itself failed with, if it did.
+    `cause` is what the body itself failed with, if it did, and `command` says more of that if it was a command.
     """
 
     code: Literal["undeclared_read"] = field(default="undeclared_read", kw_only=True)
     paths: tuple[str, ...]
     diff_identity: str
     cause: RecordedError | None = field(default=None, kw_only=True, compare=False)
+    command: CommandFailure | None = field(default=None, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +135,10 @@ class SurvivingRemoval:
 
 @dataclass(frozen=True, slots=True)
 class BodyFailed:
-    """The body raised, or the command ended with an exit code that is not one of its `ok`."""
+    """The body raised, or the command ended with an exit code that is not one of its `ok`; `command` says more then."""
 
     cause: RecordedError
+    command: CommandFailure | None = field(default=None, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 from .boundary import Declaration
+from .command import CommandFailure
 from .link_rules import link_problem, places
 from .model import RecordedError
 from .node import DirNode, FileNode, LinkNode, Node, Tree
@@ -33,7 +34,7 @@ class Found:
     """What a body left behind, and what it looked at without leave.
 
     `baseline` has the nodes that the host has where the step may write, and the files and links that stand above.
-    `failed` is what the body itself failed with.
+    `failed` is what the body itself failed with, and `command` says more of that if it was a command.
     """
 
     seeded: Tree
@@ -41,6 +42,7 @@ class Found:
     current: Tree
     undeclared_reads: frozenset[str] = frozenset()
     failed: RecordedError | None = None
+    command: CommandFailure | None = None
 
 
 @final
@@ -74,7 +76,7 @@ def judge(found: Found, declaration: Declaration, portable: bool) -> Judged | Fi
     identity = diff_identity(made)
     reads = _sorted(found.undeclared_reads)
     if reads and hard:
-        return UndeclaredRead(reads, identity, cause=found.failed)
+        return UndeclaredRead(reads, identity, cause=found.failed, command=found.command)
     if found.failed is None and (problem := _unwritable(found, made, declaration, portable)) is not None:
         return problem
     writes = _sorted(change.path for change in made if not _declared(change, declaration))

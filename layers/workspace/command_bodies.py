@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from typing import Final, final
 
 from ...core.boundary import Declaration
-from ...core.command import Command, CommandOutput, CommandRefused
+from ...core.command import Command, CommandFailure, CommandOutput, CommandRefused
 from ...core.evidence import Evidence
 from ...core.link_rules import places
 from ...core.lookup import Lookup, Sightings
 from ...core.model import RecordedError
 from ...core.node import FileNode
-from ...core.observation import Observation
+from ...core.observation import ABSENT, UNDECLARED, Observation
 from ...core.outcome import Failure
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.tree import tree_digest
@@ -28,11 +28,14 @@ from .threads import to_its_end
 __all__ = ["IsolatedCommands"]
 
 SHOWN_BYTES: Final = 4_096
-"""How much of the end of what a failed command said is recorded: on stderr, or on stdout if it said nothing there."""
+"""How much of the end of what a failed command printed on each of stdout and stderr is recorded as its error."""
+
+KEPT_BYTES: Final = 64 << 10
+"""How much of the end of each is kept beside that."""
 
 ASKED: Final = 10_000
 TOLD: Final = 5
-"""Of how many probes of a command that failed it is asked whether the folder has them, and how many are told."""
+"""Of how many probes it is asked whether the folder has them, and how many are told of a command that failed."""
 
 
 @final
@@ -81,13 +84,17 @@ class IsolatedCommands:
             host_has=lambda path: os.path.lexists(path) if path.startswith("/") else has(path),
             strict_probes=self._options.strict_probes,
         )
+        missed = _missed(sightings, has)
+        failed = None
+        if result.output.exit_code not in command.ok:
+            failed = _failure(result.output, missed, _read_only(sightings, seed, declaration))
         evidence = Evidence(
             backend=f"{proof.backend} {proof.version}",
             policy_digest=proof.policy_digest,
             probe_digest=proof.probe_digest,
             completeness="complete" if result.complete else "partial",
             base_digest=tree_digest(seed.tree),
-            observed=tuple(_observed(sightings, seed)),
+            observed=tuple(_observed(sightings, seed, frozenset(missed))),
             notes=_notes(result),
         )
         return Ended(
@@ -95,7 +102,8 @@ class IsolatedCommands:
             output=result.output,
             level="enforced",
             evidence=evidence,
-            failed=None if result.output.exit_code in command.ok else _failed(command, result.output, sightings, has),
+            failed=failed and _recorded(command.argv[0], failed),
+            command=failed,
         )
 
 
@@ -109,15 +117,41 @@ def _refusal(failure: RunFailure) -> LimitExceeded | WorkspaceError:
             return failure
 
 
-def _failed(command: Command, output: CommandOutput, sightings: Sightings, has: Callable[[str], bool]) -> RecordedError:
-    printed = output.stderr if output.stderr.strip() else output.stdout
-    said = printed[-SHOWN_BYTES:].decode(errors="replace")
-    last = said.strip().rpartition("\n")[2]
-    message = f"{command.argv[0]} ended with exit code {output.exit_code}"
-    missed = [path for path in sightings.probes[:ASKED] if not path.startswith("/") and has(path)][:TOLD]
-    if missed:
-        message += f" (it looked for {', '.join(missed)}, which the folder has and the step does not declare)"
-    return RecordedError("CommandFailed", message + (f": {last}" if last else ""), said)
+def _missed(sightings: Sightings, has: Callable[[str], bool]) -> list[str]:
+    """What was only looked for, and the folder has; of a great many probes it is asked of the first."""
+    return [path for path in sightings.probes[:ASKED] if not path.startswith("/") and has(path)]
+
+
+def _read_only(sightings: Sightings, seed: Seed, declaration: Declaration) -> list[str]:
+    """The declared reads that were opened for writing, which is refused."""
+    opened = (look.path for look in sightings.seen if look.kind in ("create", "update") and look.path in seed.tree)
+    return [path for path in dict.fromkeys(opened) if not declaration.writes(path) and not declaration.removes(path)]
+
+
+def _failure(output: CommandOutput, missed: list[str], read_only: list[str]) -> CommandFailure:
+    return CommandFailure(
+        exit_code=output.exit_code,
+        stdout=_end(output.stdout, KEPT_BYTES),
+        stderr=_end(output.stderr, KEPT_BYTES),
+        missed=tuple(missed[:TOLD]),
+        read_only=tuple(read_only[:TOLD]),
+    )
+
+
+def _recorded(program: str, failed: CommandFailure) -> RecordedError:
+    message = f"{program} ended with exit code {failed.exit_code}"
+    if failed.missed:
+        message += f" (it looked for {', '.join(failed.missed)}, which the folder has and the step does not declare)"
+    if failed.read_only:
+        message += f" (it opened {', '.join(failed.read_only)} for writing, which the step declares as a read only)"
+    last = (failed.stderr.strip() or failed.stdout.strip()).rpartition("\n")[2]
+    printed = [text for text in (failed.stdout, failed.stderr) if text.strip()]
+    said = "\n".join(_end(text.encode(), SHOWN_BYTES).removesuffix("\n") for text in printed)
+    return RecordedError("CommandFailed", message + (f": {last}" if last else ""), f"{said}\n" if said else "")
+
+
+def _end(data: bytes, size: int) -> str:
+    return data[-size:].decode(errors="replace")
 
 
 def _undeclared(sightings: Sightings, seed: Seed, declaration: Declaration) -> list[str]:
@@ -126,10 +160,10 @@ def _undeclared(sightings: Sightings, seed: Seed, declaration: Declaration) -> l
     return [*sightings.undeclared, *(path for path in removals if not declaration.reads(path))]
 
 
-def _observed(sightings: Sightings, seed: Seed) -> list[Observation]:
+def _observed(sightings: Sightings, seed: Seed, missed: frozenset[str]) -> list[Observation]:
     seen = [_observation(look, seed) for look in sightings.seen if look.path in seed.tree]
-    probes = [Observation("probe", path, "absent") for path in sightings.probes]
-    return [*seen, *(Observation("read", path, "undeclared") for path in sightings.undeclared), *probes]
+    probes = [Observation("probe", path, UNDECLARED if path in missed else ABSENT) for path in sightings.probes]
+    return [*seen, *(Observation("read", path, UNDECLARED) for path in sightings.undeclared), *probes]
 
 
 def _observation(look: Lookup, seed: Seed) -> Observation:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO, final
 
+from ...core.command import CommandFailure
 from ...core.effect import Effect
 from ...core.evidence import Evidence
 from ...core.model import RecordedError
@@ -28,8 +29,8 @@ class Left:
 @final
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A body that has ended. `failed` is what it failed with, if it did; `refused` the value to answer with then, if
-    its own workspace refused something and the body let that pass."""
+    """A body that has ended. `failed` is what it failed with, if it did, and `command` says more of a command then;
+    `refused` is the value to answer with then, if its own workspace refused something and the body let that pass."""
 
     left: Left
     output: object
@@ -37,4 +38,5 @@ class Ended:
     evidence: Evidence
     effects: tuple[Effect, ...] = ()
     failed: RecordedError | None = None
+    command: CommandFailure | None = None
     refused: WorkspaceError | LimitExceeded | None = None

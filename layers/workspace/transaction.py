@@ -112,13 +112,14 @@ class Transaction:
         async with self._bodies.run(seed, declaration, body, self._host.has) as ended:
             if isinstance(ended, LimitExceeded | WorkspaceError):
                 return Failure(ended)
-            found = Found(seed.tree, seed.baseline, ended.left.tree, ended.left.undeclared, ended.failed)
+            left = ended.left
+            found = Found(seed.tree, seed.baseline, left.tree, left.undeclared, ended.failed, ended.command)
             verdict = await asyncio.to_thread(judge, found, declaration, self._options.portable_names)
             if not isinstance(verdict, Judged):
                 return Failure(verdict)
             if ended.failed is not None:
-                return Failure(ended.refused or BodyFailed(ended.failed))
-            kept = await self._keep(verdict, ended.left)
+                return Failure(ended.refused or BodyFailed(ended.failed, command=ended.command))
+            kept = await self._keep(verdict, left)
         if isinstance(kept, Failure):
             return kept
         reads = Reads(declaration, seed.tree, self._options.limits)

@@ -12,7 +12,8 @@ import pytest
 
 from stepwell import build, get
 from stepwell.core.boundary import Boundary
-from stepwell.core.command import Command
+from stepwell.core.command import Command, CommandFailure
+from stepwell.core.model import RecordedError
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.step_sandbox import BodyFailed, UndeclaredRead
 from stepwell.layers import artifacts, clock, step_sandbox
@@ -70,6 +71,56 @@ async def test_a_command_that_fails_of_what_it_only_looked_for_is_told_what_that
         assert isinstance(failure, BodyFailed)
         hint = "it looked for .git, src, which the folder has and the step does not declare"
         assert failure.cause.message == f"/bin/sh ended with exit code 3 ({hint})"
+        assert failure.command == CommandFailure(3, "", "", missed=(".git", "src"))
+
+
+async def test_what_a_command_only_looked_for_is_in_the_evidence_as_what_the_folder_has(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        accepted = (await transaction.execute(Boundary(), sh("test -d src; test -e none; true"))).unwrap()
+        assert accepted.record is not None
+        probes = {(it.path, it.outcome) for it in accepted.record.observed if it.look == "probe"}
+        assert {("src", "undeclared"), ("none", "absent")} <= probes
+
+
+async def test_a_command_that_fails_tells_all_that_it_printed(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch()
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        outcome = await transaction.execute(Boundary(), sh("echo out; echo err >&2; exit 3"))
+        failure = outcome.failure()
+        assert isinstance(failure, BodyFailed)
+        assert failure.cause == RecordedError("CommandFailed", "/bin/sh ended with exit code 3: err", "out\nerr\n")
+        assert failure.command == CommandFailure(3, "out\n", "err\n")
+        refused = (await transaction.execute(Boundary(), sh("echo out; exec cat secret"))).failure()
+        assert isinstance(refused, UndeclaredRead)
+        said = "cat: secret: No such file or directory\n"
+        assert refused.command == CommandFailure(1, "out\n", said)
+
+
+async def test_of_what_a_failed_command_printed_the_end_is_kept(tmp_path: Path) -> None:
+    script = "head -c 100000 /dev/zero | tr '\\0' x; echo end; exit 1"
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        failure = (await transaction.execute(Boundary(), sh(script))).failure()
+        assert isinstance(failure, BodyFailed)
+        assert failure.command is not None
+        assert (len(failure.command.stdout), failure.command.stdout[-5:]) == (65_536, "xend\n")
+        assert failure.cause.traceback.endswith("xend\n")
+        assert len(failure.cause.traceback) == 4_096
+
+
+@pytest.mark.parametrize("script", ["echo x > in.txt", "echo x >> in.txt"])
+async def test_a_command_that_fails_of_writing_to_what_it_may_read_is_told_so(tmp_path: Path, script: str) -> None:
+    (tmp_path / "in.txt").write_text("alpha\n")
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        failure = (await transaction.execute(Boundary(("in.txt",)), sh(script))).failure()
+        assert isinstance(failure, BodyFailed)
+        assert failure.command is not None
+        assert failure.command.read_only == ("in.txt",)
+        assert "it opened in.txt for writing, which the step declares as a read only" in failure.cause.message
+        both = await transaction.execute(Boundary(("in.txt",), ("in.txt",)), sh(f"{script}; exit 3"))
+        refused = both.failure()
+        assert isinstance(refused, BodyFailed)
+        assert refused.command == CommandFailure(3, "", "")
 
 
 UPDATES = {
