@@ -103,6 +103,26 @@ def test_a_command_that_touches_nothing_says_so(shell: Shell) -> None:
 
 
 @needs_bwrap
+def test_quietly_only_what_the_command_prints_is_told(shell: Shell, folder: Path) -> None:
+    said = shell(*RUN, "--quiet", "--reads", "src/*", "--", "cat", "src/a.txt")
+    assert (said.code, said.out, said.err) == (0, "b\na\n", "")
+    nothing = shell(*RUN, "--quiet", "true")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "")
+
+
+@needs_bwrap
+def test_what_was_only_looked_for_is_told_to_whoever_asks_what_a_command_needs(shell: Shell, folder: Path) -> None:
+    words = ("sh", "-c", "test -e secret; test -e none; echo n > secret")
+    said = shell(*RUN, "--expected", "--dry-run", "--writes", "secret", "--", *words)
+    assert ["undeclared", "secret", "probe"] in [line.split() for line in said.err.splitlines()]
+    assert "as --expected says" not in said.err
+    told = shell(*RUN, "--json", "--expected", "--writes", "secret", "--", *words).json
+    assert told["departures"] == [{"kind": "undeclared_probe", "path": "secret"}]
+    (folder / "secret").write_text("s\n")
+    assert shell(*RUN, "--json", "--writes", "secret", "--", *words).json["departures"] == []
+
+
+@needs_bwrap
 def test_a_dry_run_writes_nothing(shell: Shell, folder: Path) -> None:
     before = files(folder)
     said = shell(*RUN, "--dry-run", *SORT)
@@ -194,9 +214,64 @@ def test_what_was_read_undeclared_is_named_with_what_the_command_said(shell: She
     assert said.err.startswith("error: it read what was not declared:\n  secret\nnothing was written; ")
     assert "--reads" in said.err
     assert "--toolchain" not in said.err
-    assert said.err.endswith("it said:\ncat: secret: No such file or directory\n")
+    assert said.err.endswith("it said:\nb\na\ncat: secret: No such file or directory\n")
     told = refused(shell, "--json", *words).error
     assert (told["code"], told["paths"]) == ("undeclared_read", ["secret"])
+    printed = "cat: secret: No such file or directory\n"
+    assert (told["exit_code"], told["stdout"], told["stderr"]) == (1, "b\na\n", printed)
+
+
+@needs_bwrap
+def test_what_a_command_printed_before_it_failed_is_passed_on(shell: Shell, folder: Path) -> None:
+    words = ("sh", "-c", "echo on stdout; echo on stderr >&2; exit 3")
+    said = refused(shell, *words)
+    assert said.err == "error: sh ended with exit code 3; nothing was written\non stdout\non stderr\n"
+    told = refused(shell, "--json", *words).error
+    assert (told["exit_code"], told["stdout"], told["stderr"]) == (3, "on stdout\n", "on stderr\n")
+
+
+@needs_bwrap
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("sh", "-c", "test -e src || exit 1"), "(it looked for src, which the folder has and the step does not"),
+        (("sh", "-c", "test -e src || exit 1"), "; name by --reads what it looked for\n"),
+        (("--reads", "secret", "--", "sh", "-c", "echo x > secret"), "; name by --writes too what it opened"),
+        (("--writes", "secret", "--", "cat", "secret"), "; secret is there as an output of before: give it by --reads"),
+        (("sh", "-c", "echo Network is unreachable >&2; exit 1"), "; let it reach the network by --network\n"),
+    ],
+)
+def test_who_may_have_declared_too_little_is_told_what_to_add(
+    shell: Shell, folder: Path, words: tuple[str, ...], hint: str
+) -> None:
+    assert hint in refused(shell, *words).err
+
+
+@needs_bwrap
+def test_who_has_declared_enough_is_told_nothing(shell: Shell, folder: Path) -> None:
+    script = "test -e secret; echo x > secret; echo Network is unreachable >&2; exit 1"
+    words = ("--network", "--reads", "secret", "--writes", "secret", "--", "sh", "-c", script)
+    assert refused(shell, *words).err == (
+        "error: sh ended with exit code 1; nothing was written\nNetwork is unreachable\n"
+    )
+
+
+@needs_bwrap
+def test_a_program_that_this_machine_has_elsewhere_is_named(
+    shell: Shell, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tool = tmp_path_factory.mktemp("bin") / "my-tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    said = shell.run(*RUN, "my-tool", PATH=f"{tool.parent}:{os.environ['PATH']}")
+    assert said.code == 1
+    assert f"give a whole path for another, as by $(which my-tool), which is {tool}\n" in said.err
+
+
+def test_a_pattern_that_the_shell_has_replaced_is_wrong_usage(shell: Shell, folder: Path) -> None:
+    (folder / "src/b.txt").touch()
+    said = refused(shell, "--reads", "src/a.txt", "src/b.txt", "--", "true", code=2)
+    assert "'src/b.txt' stands before the -- and belongs to no option: quote the pattern" in said.err
 
 
 @needs_bwrap

@@ -32,6 +32,7 @@ def sandbox() -> None:
 @click.option("--network", is_flag=True, help="Let it reach the network.")
 @click.option("--bwrap", metavar="FILE", help="The bubblewrap that is used; the one in PATH if left out.")
 @click.option("--dry-run", is_flag=True, help="Leave the folder as it is.")
+@click.option("--quiet", is_flag=True, help="Do not tell what it read and wrote.")
 @click.argument("argv", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
 @shared(database=False)
 @click.pass_obj
@@ -49,6 +50,7 @@ def run(
     network: bool,
     bwrap: str | None,
     dry_run: bool,
+    quiet: bool,
     argv: Sequence[str],
 ) -> None:
     """Run a command on copies of the files that it may read, and write back what it made if it kept to that.
@@ -58,9 +60,11 @@ def run(
     if the command read or wrote anything else that is there, left out what it has to write, or failed. Options that
     take a PATH, DIR, CODE or NAME may be repeated.
 
-    What the command prints is passed on; what it read and wrote is told on standard error. It has no standard input.
+    What the command prints is passed on when it has ended; what it read and wrote is told on standard error. It has no
+    standard input.
     """
     from .sandboxed import Asked, run_sandboxed  # here: it takes longer to load than all other commands together
 
-    asked = Asked(root, reads, writes, removes, expected, codes, variables, timeout, toolchain, network, bwrap, dry_run)
+    declared = (root, reads, writes, removes, expected)
+    asked = Asked(*declared, codes, variables, timeout, toolchain, network, bwrap, dry_run, quiet)
     run_sandboxed(asked, argv, settings.output)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from ....core.model import RecordedError
+from ....core.command import CommandFailure
 from ....core.step_sandbox import (
     BodyFailed,
     LimitExceeded,
@@ -32,6 +33,14 @@ SHOWN: Final = 20
 _NO_PROGRAM: Final = "bwrap: execvp "
 """How bubblewrap begins to say that there is no such program."""
 
+_NO_NETWORK: Final = (
+    "Could not resolve host",
+    "Name or service not known",
+    "Network is unreachable",
+    "Temporary failure in name resolution",
+)
+"""What programs say that would have to reach the network, in the language that commands are given."""
+
 _BYTES: Final = frozenset(
     {"seeded_bytes", "file_bytes", "produced_bytes", "memory", "path_bytes", "name_bytes", "artifact_bytes"}
 )
@@ -54,12 +63,24 @@ _LIMITS: Final = {
 _Named: TypeAlias = UndeclaredRead | UndeclaredWrite | MissingOutput | SurvivingRemoval
 
 
-def problem_of_sandbox(failure: SettleFailure | WorkspaceError, root: str) -> Problem:
-    """The failure of a command on the folder `root`."""
+def _nothing(path: str) -> bool:
+    return False
+
+
+def problem_of_sandbox(
+    failure: SettleFailure | WorkspaceError,
+    root: str,
+    *,
+    writes: Callable[[str], bool] = _nothing,
+    network: bool = False,
+) -> Problem:
+    """The failure of a command on the folder `root`. `writes` says what it may write, `network` whether it has one."""
     match failure:
-        case UndeclaredRead(paths=paths, cause=cause):
+        case UndeclaredRead(paths=paths, cause=cause, command=command):
             said = "" if cause is None else cause.traceback
-            return _named(failure, "it read what was not declared", _read_hints(paths, root), said)
+            problem = _named(failure, "it read what was not declared", _read_hints(paths, root, writes), said)
+            problem.details |= _printed(command)
+            return problem
         case UndeclaredWrite():
             return _named(failure, "it wrote what was not declared", ["name it by --writes or --removes, or by a glob"])
         case MissingOutput():
@@ -71,8 +92,8 @@ def problem_of_sandbox(failure: SettleFailure | WorkspaceError, root: str) -> Pr
         case MaterializationConflict(paths):
             hints = ["try again; if it stays so, name what it writes by --writes"]
             return _listed("conflict", "others changed what it read or was to write", paths, hints)
-        case BodyFailed(cause):
-            return _failed(cause)
+        case BodyFailed():
+            return _failed(failure, network)
         case LimitExceeded(what, actual, limit):
             details = {"what": what, "actual": actual, "limit": limit}
             return Problem("limit_exceeded", f"{_exceeded(what, actual, limit)}; {_UNCHANGED}", details=details)
@@ -94,14 +115,18 @@ def _listed(code: str, what: str, paths: Sequence[str], hints: Sequence[str], sa
     return Problem(code, "\n".join(lines), details={"paths": list(paths)})
 
 
-def _read_hints(paths: Sequence[str], root: str) -> list[str]:
-    """What to do about each kind of path: in the folder, in it but by its place on this machine, or elsewhere."""
+def _read_hints(paths: Sequence[str], root: str, writes: Callable[[str], bool]) -> list[str]:
+    """What to do about each kind of path: in the folder, an output there, in it but by its place on this machine, or
+    elsewhere."""
     tops = tuple(f"{top}/" for top in (os.path.realpath(root), os.path.abspath(root)))
     inside = [path for path in paths if path.startswith(tops)]
     elsewhere = [path for path in paths if path.startswith("/") and not path.startswith(tops)]
+    before = [path for path in paths if not path.startswith("/") and writes(path)]
     hints: list[str] = []
-    if len(inside) + len(elsewhere) < len(paths):
+    if len(inside) + len(elsewhere) + len(before) < len(paths):
         hints.append("name what it may read by --reads")
+    if before:
+        hints.append(f"{before[0]} is there as an output of before: give it by --reads too")
     if inside:
         name = inside[0].removeprefix(tops[0]).removeprefix(tops[1])
         hints.append(f"say {name} for {inside[0]}: it sees the folder in another place")
@@ -110,16 +135,43 @@ def _read_hints(paths: Sequence[str], root: str) -> list[str]:
     return hints
 
 
-def _failed(cause: RecordedError) -> Problem:
+def _failed(failure: BodyFailed, network: bool) -> Problem:
+    cause, command = failure.cause, failure.command
+    details = {"type": cause.type, "said": cause.traceback, **_printed(command)}
     said = cause.traceback.rstrip()
-    details = {"type": cause.type, "said": cause.traceback}
     if said.startswith(_NO_PROGRAM):
         name, _, reason = said.removeprefix(_NO_PROGRAM).partition("\n")[0].rpartition(": ")
-        hint = "a name without a slash is looked for in /usr/local/bin, /usr/bin, /bin: give a whole path for another"
-        return Problem("body_failed", f"{name} cannot be executed: {reason}; {hint}", details=details)
+        return Problem("body_failed", f"{name} cannot be executed: {reason}; {_program_hint(name)}", details=details)
     last = said.rpartition("\n")[2]
-    summary = cause.message.removesuffix(f": {last}")
-    return Problem("body_failed", "\n".join(filter(None, (f"{summary}; {_UNCHANGED}", said))), details=details)
+    summary = "; ".join((cause.message.removesuffix(f": {last}"), _UNCHANGED, *_failure_hints(command, network)))
+    if command is not None:
+        said = "\n".join(text.rstrip() for text in (command.stdout, command.stderr) if text.strip())
+    return Problem("body_failed", "\n".join(filter(None, (summary, said))), details=details)
+
+
+def _printed(command: CommandFailure | None) -> dict[str, object]:
+    if command is None:
+        return {}
+    return {"exit_code": command.exit_code, "stdout": command.stdout, "stderr": command.stderr}
+
+
+def _program_hint(name: str) -> str:
+    hint = "a name without a slash is looked for in /usr/local/bin, /usr/bin, /bin: give a whole path for another"
+    found = shutil.which(name) if "/" not in name else None
+    return f"{hint}, as by $(which {name}), which is {found}" if found else hint
+
+
+def _failure_hints(command: CommandFailure | None, network: bool) -> list[str]:
+    if command is None:
+        return []
+    hints: list[str] = []
+    if command.missed:
+        hints.append("name by --reads what it looked for")
+    if command.read_only:
+        hints.append("name by --writes too what it opened for writing")
+    if not network and any(text in command.stdout + command.stderr for text in _NO_NETWORK):
+        hints.append("let it reach the network by --network")
+    return hints
 
 
 def _exceeded(what: str, actual: int, limit: int) -> str:

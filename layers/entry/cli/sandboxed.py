@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -14,13 +15,13 @@ from ....core.boundary import Boundary, declare
 from ....core.command import Command, CommandOutput
 from ....core.node import FileNode, is_digest
 from ....core.observation import ABSENT, UNDECLARED, Observation
-from ....core.outcome import Failure
-from ....core.step_sandbox import Accepted, FileChange
+from ....core.outcome import Failure, Outcome, Success
+from ....core.step_sandbox import Accepted, Deviation, FileChange, Violations
 from ....core.workspace_path import PathProblem
 from ....services.step_sandbox import StepSandbox, WorkspaceRefusal
 from ... import artifacts, clock, step_sandbox
 from ...layer import Failed, build, get
-from ...workspace.settlement import settle
+from ...workspace.settlement import SettleFailure, settle
 from .options import run_blocking
 from .output import Output
 from .problem import WRONG_USAGE, Problem
@@ -48,6 +49,7 @@ class Asked:
     network: bool
     bwrap: str | None
     dry_run: bool
+    quiet: bool
 
     def boundary(self) -> Boundary:
         return Boundary(self.reads, self.writes, self.removes, "expected" if self.expected else "hard")
@@ -58,21 +60,33 @@ class Asked:
 
 def run_sandboxed(asked: Asked, argv: Sequence[str], output: Output) -> None:
     """Run a command as the options say, and tell what it read and wrote. What stands in the way is a `Problem`."""
+    _check_words(argv)
     try:
         boundary, command = asked.boundary(), asked.command(argv)
     except (TypeError, ValueError) as error:
         raise Problem("usage", str(error), exit_code=WRONG_USAGE) from None
-    problem = declare(boundary)
-    if isinstance(problem, PathProblem):
-        raise Problem("usage", problem.message, exit_code=WRONG_USAGE)
+    declaration = declare(boundary)
+    if isinstance(declaration, PathProblem):
+        raise Problem("usage", declaration.message, exit_code=WRONG_USAGE)
     if not os.path.isdir(asked.root):
         raise Problem("not_found", f"there is no folder {asked.root!r}: make it first, or name another one by --root")
     with output.progress(f"running {command.argv[0]}"):
         ran = run_blocking(_run(asked, boundary, command))
+    if isinstance(ran, Failure):
+        raise problem_of_sandbox(ran.failure(), asked.root, writes=declaration.writes, network=asked.network)
     if output.as_json:
-        output.json(ran.as_json())
+        output.json(ran.unwrap().as_json())
     else:
-        _print(output, ran)
+        _print(output, ran.unwrap(), asked.quiet)
+
+
+def _check_words(argv: Sequence[str]) -> None:
+    """A pattern that the shell has put files in the place of leaves some of them as if they were the command."""
+    first = argv[0]
+    is_program = shutil.which(first) is not None
+    if "--" in argv and os.path.exists(first) and not is_program:
+        message = f"{first!r} stands before the -- and belongs to no option: quote the pattern, as --reads 'src/*.txt'"
+        raise Problem("usage", message, exit_code=WRONG_USAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,7 @@ class Ran:
     accepted: Accepted[CommandOutput]
     materialized: bool
     rebases: int
+    expected: bool
 
     def read(self) -> list[Observation]:
         """The looks that found something."""
@@ -90,17 +105,22 @@ class Ran:
         return [it for it in seen if it.outcome not in (ABSENT, UNDECLARED)]
 
     def departures(self) -> list[tuple[str, str]]:
-        """How it departed from what was declared: in which way, and at which path."""
-        deviation = self.accepted.deviation
-        if deviation is None:
-            return []
+        """How it departed from what was declared, or might have: in which way, and at which path."""
+        deviation = self.accepted.deviation or Deviation(Violations())
         kinds = (
             ("undeclared read", deviation.violations.reads),
             ("undeclared write", deviation.violations.writes),
             ("missing output", deviation.missing_outputs),
             ("surviving removal", deviation.surviving_removals),
+            ("undeclared probe", self.missed()),
         )
         return [(kind, path) for kind, paths in kinds for path in paths]
+
+    def missed(self) -> list[str]:
+        """What it only looked for, in vain, and the folder has: of interest to whoever asks what it needs."""
+        record = self.accepted.record
+        seen = record.observed if record is not None and self.expected else ()
+        return [it.path for it in seen if it.look == "probe" and it.outcome == UNDECLARED]
 
     def notes(self) -> list[str]:
         record = self.accepted.record
@@ -136,17 +156,18 @@ def _digest(change: FileChange) -> str | None:
     return change.after.digest if isinstance(change.after, FileNode) else None
 
 
-def _print(output: Output, ran: Ran) -> None:
+def _print(output: Output, ran: Ran, quiet: bool) -> None:
     said = ran.accepted.output
     output.passed_on(said.stdout)
     output.passed_on(said.stderr, as_error=True)
-    if rows := [*_rows(ran)]:
+    rows = [] if quiet else [*_rows(ran)]
+    if rows:
         output.table(("", "path", "how", "digest"), rows, beside=True)
-    else:
+    elif not quiet:
         output.note("it read and wrote none of the folder's files")
     for note in ran.notes():
         output.note(note)
-    if ran.departures():
+    if ran.accepted.deviation is not None:
         output.note("it was accepted although it departed from what was declared, as --expected says")
     if ran.rebases:
         output.note(f"its files were changed meanwhile: it was run {ran.rebases + 1} times")
@@ -169,7 +190,7 @@ def _rows(ran: Ran) -> Iterator[tuple[str, str, str, str | None]]:
         yield manner, path, what, None
 
 
-async def _run(asked: Asked, boundary: Boundary, command: Command) -> Ran:
+async def _run(asked: Asked, boundary: Boundary, command: Command) -> Outcome[Ran, SettleFailure]:
     with tempfile.TemporaryDirectory(prefix="stepwell-") as kept:
         sandboxed = step_sandbox.layer(asked.root, toolchain=asked.toolchain, network=asked.network, bwrap=asked.bwrap)
         async with build(sandboxed | artifacts.layer(Path(kept) / "artifacts") | clock.layer()) as built:
@@ -178,21 +199,23 @@ async def _run(asked: Asked, boundary: Boundary, command: Command) -> Ran:
             return await _execute(get(built.unwrap(), StepSandbox), asked, boundary, command)
 
 
-async def _execute(given: StepSandbox, asked: Asked, boundary: Boundary, command: Command) -> Ran:
+async def _execute(
+    given: StepSandbox, asked: Asked, boundary: Boundary, command: Command
+) -> Outcome[Ran, SettleFailure]:
     if not asked.dry_run:
         settled = await settle(given, boundary, command)
         if isinstance(settled, Failure):
-            raise problem_of_sandbox(settled.failure(), asked.root)
+            return settled
         done = settled.unwrap()
-        return Ran(done.accepted, True, done.rebases)
+        return Success(Ran(done.accepted, True, done.rebases, asked.expected))
     opened = await given.open()
     if isinstance(opened, Failure):
-        raise problem_of_sandbox(opened.failure(), asked.root)
+        return opened
     async with opened.unwrap() as transaction:
         executed = await transaction.execute(boundary, command)
     if isinstance(executed, Failure):
-        raise problem_of_sandbox(executed.failure(), asked.root)
-    return Ran(executed.unwrap(), False, 0)
+        return executed
+    return Success(Ran(executed.unwrap(), False, 0, asked.expected))
 
 
 def _cannot_open(root: str, error: object) -> Problem:
