@@ -228,6 +228,9 @@ def test_what_a_command_printed_before_it_failed_is_passed_on(shell: Shell, fold
     assert said.err == "error: sh ended with exit code 3; nothing was written\non stdout\non stderr\n"
     told = refused(shell, "--json", *words).error
     assert (told["exit_code"], told["stdout"], told["stderr"]) == (3, "on stdout\n", "on stderr\n")
+    assert (told["missed"], told["read_only"]) == ([], [])
+    probed = refused(shell, "--json", "--reads", "secret", "--", "sh", "-c", "test -e src || echo > secret")
+    assert (probed.error["missed"], probed.error["read_only"]) == (["src"], ["secret"])
 
 
 @needs_bwrap

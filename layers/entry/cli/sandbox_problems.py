@@ -79,7 +79,7 @@ def problem_of_sandbox(
         case UndeclaredRead(paths=paths, cause=cause, command=command):
             said = "" if cause is None else cause.traceback
             problem = _named(failure, "it read what was not declared", _read_hints(paths, root, writes), said)
-            problem.details |= _printed(command)
+            problem.details |= _told(command)
             return problem
         case UndeclaredWrite():
             return _named(failure, "it wrote what was not declared", ["name it by --writes or --removes, or by a glob"])
@@ -137,7 +137,7 @@ def _read_hints(paths: Sequence[str], root: str, writes: Callable[[str], bool]) 
 
 def _failed(failure: BodyFailed, network: bool) -> Problem:
     cause, command = failure.cause, failure.command
-    details = {"type": cause.type, "said": cause.traceback, **_printed(command)}
+    details = {"type": cause.type, "said": cause.traceback, **_told(command)}
     said = cause.traceback.rstrip()
     if said.startswith(_NO_PROGRAM):
         name, _, reason = said.removeprefix(_NO_PROGRAM).partition("\n")[0].rpartition(": ")
@@ -149,10 +149,16 @@ def _failed(failure: BodyFailed, network: bool) -> Problem:
     return Problem("body_failed", "\n".join(filter(None, (summary, said))), details=details)
 
 
-def _printed(command: CommandFailure | None) -> dict[str, object]:
+def _told(command: CommandFailure | None) -> dict[str, object]:
     if command is None:
         return {}
-    return {"exit_code": command.exit_code, "stdout": command.stdout, "stderr": command.stderr}
+    return {
+        "exit_code": command.exit_code,
+        "stdout": command.stdout,
+        "stderr": command.stderr,
+        "missed": list(command.missed),
+        "read_only": list(command.read_only),
+    }
 
 
 def _program_hint(name: str) -> str:

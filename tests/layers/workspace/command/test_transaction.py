@@ -12,6 +12,7 @@ import pytest
 
 from stepwell import build, get
 from stepwell.core.boundary import Boundary
+from stepwell.core.codec import codec_of
 from stepwell.core.command import Command, CommandFailure
 from stepwell.core.model import RecordedError
 from stepwell.core.outcome import Failure, Success
@@ -95,6 +96,11 @@ async def test_a_command_that_fails_tells_all_that_it_printed(tmp_path: Path) ->
         assert isinstance(refused, UndeclaredRead)
         said = "cat: secret: No such file or directory\n"
         assert refused.command == CommandFailure(1, "out\n", said)
+        for failed in (failure, refused):  # as the result of a step of a run
+            codec = codec_of(type(failed))
+            read = codec.decode(codec.encode(failed, "it"), "it")
+            assert isinstance(read, BodyFailed | UndeclaredRead)
+            assert (read, read.command) == (failed, failed.command)
 
 
 async def test_of_what_a_failed_command_printed_the_end_is_kept(tmp_path: Path) -> None:
@@ -129,6 +135,8 @@ UPDATES = {
     "python": '/usr/bin/env python3 -I -S -c \'open("log", "a").write("more")\'',
     "in place": "echo more | dd of=log conv=notrunc 2>&1",
     "touch": "touch log",
+    "counted": '/usr/bin/env python3 -I -S -c \'f = open("log", "a+"); f.seek(0); t = f.read(); f.truncate(0); '
+    'f.write(t + "more")\'',
     "elsewhere": "ln -s log link; echo more >> link; rm link",
 }
 
@@ -152,7 +160,13 @@ async def test_what_is_updated_and_was_not_declared_as_a_read_is_never_lost(
 
 
 @pytest.mark.parametrize(
-    "script", ["echo new > log", "echo new > tmp; mv tmp log", "echo new > log; echo more >> log; touch log"]
+    "script",
+    [
+        "echo new > log",
+        "echo new > tmp; mv tmp log",
+        "echo new > log; echo more >> log; touch log",
+        "echo new | sort -o log",  # which opens it first, and cuts it to nothing then
+    ],
 )
 async def test_what_is_written_anew_was_not_read(tmp_path: Path, script: str) -> None:
     (tmp_path / "log").write_text("first\n")
