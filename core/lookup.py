@@ -3,14 +3,14 @@
 Rules, for a path in the workspace: what is there is a read of what was seeded or produced. What is not there but is on
 the host is an undeclared read, if its content, names or target were asked for; a look at whether it exists is a probe,
 as is everything that the host does not have either. To open for writing what need not be there, and to keep what is, is
-an undeclared read of what the host has: whoever appends would have found it. Outside the workspace, the same holds for
-what lies beneath none of the places that the sandbox shows; these are covered by the identity of the environment, and
-are no reads.
+an undeclared read of what the host has: whoever appends would have found it. It is none if the file was opened to be
+written only, and then cut to nothing. Outside the workspace, the same holds for what lies beneath none of the places
+that the sandbox shows; these are covered by the identity of the environment, and are no reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
 
@@ -18,7 +18,7 @@ from .tree import path_order
 
 __all__ = ["Lookup", "LookupKind", "Sightings", "classify", "is_beneath"]
 
-LookupKind: TypeAlias = Literal["read", "create", "update", "list", "readlink", "exec", "stat"]
+LookupKind: TypeAlias = Literal["read", "create", "append", "update", "truncate", "list", "readlink", "exec", "stat"]
 
 
 @final
@@ -27,8 +27,9 @@ class Lookup:
     """A look-up by a command: what it was for, of which path, whether that was there then, and how often.
 
     The path is relative in the workspace ("" is its root) and absolute elsewhere. `create` opens what need not be
-    there, and keeps nothing of what is; `update` keeps it. Equal look-ups are one, with a count, where the first of
-    them was.
+    there, and keeps nothing of what is; `append`, which is to be written only, and `update` keep it. `truncate` cuts a
+    file that was opened to be written only to nothing. Equal look-ups are one, with a count, where the first of them
+    was.
     """
 
     kind: LookupKind
@@ -56,7 +57,7 @@ class Sightings:
 
 
 def classify(
-    lookups: Iterable[Lookup],
+    lookups: Sequence[Lookup],
     *,
     declared: Callable[[str], bool],
     seeded: Callable[[str], bool],
@@ -78,11 +79,13 @@ def classify(
     own: set[str] = set()
     undeclared: set[str] = set()
     probes: set[str] = set()
-    for lookup in lookups:
+    looks = [lookup for lookup in lookups if lookup.kind != "truncate"]
+    cut = {lookup.path for lookup in lookups if lookup.kind == "truncate"}
+    for lookup in looks:
         path = lookup.path
         if lookup.in_workspace and lookup.present:
             seen.append(lookup)
-        if lookup.present or _makes(lookup, host_has, private):
+        if lookup.present or _makes(lookup, host_has, private, cut):
             own.add(path)  # from here on it is the body's own, also when it is removed
         if path in own or (seeded(path) or declared(path) if lookup.in_workspace else _is_shown(path, shown, hidden)):
             continue
@@ -91,13 +94,14 @@ def classify(
     return Sightings(tuple(seen), _in_order(undeclared), _in_order(probes - undeclared))
 
 
-def _makes(lookup: Lookup, host_has: Callable[[str], bool], private: Sequence[str]) -> bool:
+def _makes(lookup: Lookup, host_has: Callable[[str], bool], private: Sequence[str], cut: Container[str]) -> bool:
     """Whether it makes what is not there, and would have seen nothing on the host."""
-    if lookup.kind not in ("create", "update"):
+    if lookup.kind not in ("create", "append", "update"):
         return False
     if not lookup.in_workspace:
         return _is_within(lookup.path, private)
-    return lookup.kind == "create" or not host_has(lookup.path)
+    keeps_nothing = lookup.kind == "create" or (lookup.kind == "append" and lookup.path in cut)
+    return keeps_nothing or not host_has(lookup.path)
 
 
 def is_beneath(path: str, place: str) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stepwell.core.lookup import Lookup, LookupKind, classify
 
-KINDS: tuple[LookupKind, ...] = ("read", "create", "update", "list", "readlink", "exec", "stat")
+KINDS: tuple[LookupKind, ...] = ("read", "create", "append", "update", "list", "readlink", "exec", "stat")
 
 PATHS = ("a", "a/b", "c", "", "/usr/x", "/home/u/x", "/home", "/tmp/x")
 
@@ -39,7 +39,7 @@ def test_what_only_the_host_has_is_undeclared(kind: LookupKind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_nobody_has_is_a_probe(kind: LookupKind) -> None:
-    expected = () if kind in ("create", "update") else ("nowhere",)
+    expected = () if kind in ("create", "append", "update") else ("nowhere",)
     assert undeclared(Lookup(kind, "nowhere", False), host=lambda path: False) == ((), expected)
 
 
@@ -93,6 +93,14 @@ def test_what_is_opened_to_be_updated_would_have_been_there() -> None:
     assert undeclared(update, host=lambda path: False) == ((), ())
     assert undeclared(Lookup("create", "log", False), update) == ((), ())
     assert undeclared(update, Lookup("create", "log", False), Lookup("read", "log", True)) == (("log",), ())
+
+
+def test_what_is_opened_to_be_written_only_and_is_cut_to_nothing_was_not_read() -> None:
+    cut = Lookup("truncate", "log", True)
+    assert undeclared(Lookup("append", "log", False)) == (("log",), ())
+    assert undeclared(Lookup("append", "log", False), cut) == ((), ())
+    assert undeclared(Lookup("append", "log", False), Lookup("truncate", "other", True)) == (("log",), ())
+    assert undeclared(Lookup("update", "log", False), cut) == (("log",), ())
 
 
 def test_what_is_opened_to_be_updated_is_no_read_where_it_is_declared_or_private() -> None:

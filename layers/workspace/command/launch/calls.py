@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = ["AT_EMPTY_PATH", "AT_FDCWD", "AT_SYMLINK_NOFOLLOW", "MACHINES", "Call", "Kind", "Machine", "machine"]
 
-Kind: TypeAlias = Literal["read", "create", "update", "list", "readlink", "exec", "stat"]
+Kind: TypeAlias = Literal["read", "create", "append", "update", "truncate", "list", "readlink", "exec", "stat"]
 
 AT_FDCWD: Final = -100
 AT_EMPTY_PATH: Final = 0x1000
@@ -60,6 +60,7 @@ _EXECAT: Final = Call("exec", 1, at=0, flags=4)
 _TAKE: Final = Call("read", 0, keeps_link=True)
 _TAKEAT: Final = Call("read", 1, at=0, keeps_link=True)
 _LIST: Final = Call("list", -1, at=0)
+_CUT: Final = Call("truncate", -1, at=0)
 
 NEW_REFUSED: Final = frozenset(
     {
@@ -103,6 +104,7 @@ X86_64: Final = Machine(
         322: _EXECAT,
         78: _LIST,  # getdents
         217: _LIST,  # getdents64
+        77: _CUT,  # ftruncate
         82: _TAKE,  # rename: what it names anew it could not have had otherwise
         264: _TAKEAT,  # renameat
         316: _TAKEAT,  # renameat2
@@ -141,6 +143,7 @@ AARCH64: Final = Machine(
         221: _EXEC,
         281: _EXECAT,
         61: _LIST,  # getdents64
+        46: _CUT,  # ftruncate
         38: _TAKEAT,  # renameat
         276: _TAKEAT,  # renameat2
         37: _TAKEAT,  # linkat

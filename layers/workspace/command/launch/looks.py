@@ -15,6 +15,7 @@ from .kernel import Beneath, Notification, Reader
 __all__ = ["Decoder", "Look", "Places"]
 
 O_CREAT: Final = os.O_CREAT
+FLAGS: Final = re.compile(r"^flags:\s*([0-7]+)$", re.MULTILINE)
 KEEPS_NOTHING: Final = os.O_TRUNC | os.O_EXCL
 O_PATH: Final = os.O_PATH
 HEAD_ONLY: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -169,8 +170,10 @@ class Decoder:
         call = self._machine.watched[notification.number]
         task, arguments = notification.task, notification.arguments
         if call.path < 0:
-            listed = self._descriptor(task, arguments[call.at])
-            return [Look(call.kind, listed, True)] if _is_path(listed) else []
+            if call.kind == "truncate" and not self._cuts(task, arguments[call.at], arguments[1]):
+                return []
+            named = self._descriptor(task, arguments[call.at])
+            return [Look(call.kind, named, True)] if _is_path(named) else []
         text = self._text(task, arguments[call.path])
         flags = self._flags(task, call, arguments)
         if not text:
@@ -241,8 +244,19 @@ class Decoder:
         if flags & O_PATH:
             return "stat"
         if flags & O_CREAT:
-            return "create" if flags & KEEPS_NOTHING else "update"
+            if flags & KEEPS_NOTHING:
+                return "create"
+            return "append" if flags & os.O_ACCMODE == os.O_WRONLY else "update"
         return "list" if flags & self._machine.o_directory else "read"
+
+    def _cuts(self, task: int, descriptor: int, size: int) -> bool:
+        """Whether a file is cut to nothing by a descriptor that it could not be read by."""
+        try:
+            with open(f"/proc/{task}/fdinfo/{_signed(descriptor)}") as file:
+                found = FLAGS.search(file.read())
+        except OSError:
+            return False
+        return size == 0 and found is not None and int(found[1], 8) & os.O_ACCMODE == os.O_WRONLY
 
     def _keeps_link(self, call: Call, flags: int) -> bool:
         return bool(flags & (self._machine.o_nofollow if call.opens else AT_SYMLINK_NOFOLLOW))

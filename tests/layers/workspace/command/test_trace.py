@@ -231,7 +231,8 @@ async def test_all_ways_to_look_something_up_are_told_apart(runner: CommandRunne
         "attempt(lambda: os.execv('exec', ['exec']))\n"
         "attempt(lambda: os.open('create', os.O_WRONLY | os.O_CREAT | os.O_TRUNC))\n"
         "attempt(lambda: os.open('new', os.O_WRONLY | os.O_CREAT | os.O_EXCL))\n"
-        "attempt(lambda: os.open('update', os.O_WRONLY | os.O_CREAT))\n"
+        "attempt(lambda: os.open('append', os.O_WRONLY | os.O_CREAT))\n"
+        "attempt(lambda: os.open('update', os.O_RDWR | os.O_CREAT))\n"
         "attempt(lambda: os.open('handle', os.O_PATH))\n"
         "attempt(lambda: os.rename('rename', 'x'))\n"
         "attempt(lambda: os.link('link', 'x'))\n"
@@ -249,6 +250,7 @@ async def test_all_ways_to_look_something_up_are_told_apart(runner: CommandRunne
         "exec": "exec",
         "create": "create",
         "new": "create",
+        "append": "append",
         "update": "update",
         "handle": "stat",
         "rename": "read",
