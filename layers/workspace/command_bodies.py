@@ -15,10 +15,10 @@ from ...core.link_rules import places
 from ...core.lookup import Lookup, Sightings
 from ...core.model import RecordedError
 from ...core.node import FileNode
-from ...core.observation import ABSENT, UNDECLARED, Observation
+from ...core.observation import ABSENT, UNDECLARED, Observation, names_digest
 from ...core.outcome import Failure
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
-from ...core.tree import tree_digest
+from ...core.tree import path_order, tree_digest
 from .command.runner import CommandLost, CommandResult, CommandRunner, Proof, RunFailure
 from .ended import Ended, Left
 from .host import Seed
@@ -124,7 +124,8 @@ def _missed(sightings: Sightings, has: Callable[[str], bool]) -> list[str]:
 
 def _read_only(sightings: Sightings, seed: Seed, declaration: Declaration) -> list[str]:
     """The declared reads that were opened for writing, which is refused."""
-    opened = (look.path for look in sightings.seen if look.kind in ("create", "update") and look.path in seed.tree)
+    kinds = ("create", "append", "update")
+    opened = (look.path for look in sightings.seen if look.kind in kinds and look.path in seed.tree)
     return [path for path in dict.fromkeys(opened) if not declaration.writes(path) and not declaration.removes(path)]
 
 
@@ -161,16 +162,26 @@ def _undeclared(sightings: Sightings, seed: Seed, declaration: Declaration) -> l
 
 
 def _observed(sightings: Sightings, seed: Seed, missed: frozenset[str]) -> list[Observation]:
+    folders = places(seed.tree)
     seen = [_observation(look, seed) for look in sightings.seen if look.path in seed.tree]
+    listed = [look.path for look in sightings.seen if look.kind == "list" and look.path in folders]
+    seen += [Observation("list", path, names_digest(_names(path, seed))) for path in listed]
     probes = [Observation("probe", path, UNDECLARED if path in missed else ABSENT) for path in sightings.probes]
     return [*seen, *(Observation("read", path, UNDECLARED) for path in sightings.undeclared), *probes]
+
+
+def _names(folder: str, seed: Seed) -> list[str]:
+    """What a folder was seeded with, in the order of bytes."""
+    inside = f"{folder}/" if folder else ""
+    names = {path[len(inside) :].partition("/")[0] for path in seed.tree if path.startswith(inside)}
+    return sorted(names, key=path_order)
 
 
 def _observation(look: Lookup, seed: Seed) -> Observation:
     node = seed.tree[look.path]
     outcome = node.digest if isinstance(node, FileNode) else "present"
     match look.kind:
-        case "create" | "update":
+        case "create" | "append" | "update" | "truncate":
             return Observation("read", look.path, outcome)
         case kind:
             return Observation(kind, look.path, outcome)

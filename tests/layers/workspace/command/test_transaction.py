@@ -15,6 +15,7 @@ from stepwell.core.boundary import Boundary
 from stepwell.core.codec import codec_of
 from stepwell.core.command import Command, CommandFailure
 from stepwell.core.model import RecordedError
+from stepwell.core.observation import names_digest
 from stepwell.core.outcome import Failure, Success
 from stepwell.core.step_sandbox import BodyFailed, UndeclaredRead
 from stepwell.layers import artifacts, clock, step_sandbox
@@ -183,6 +184,17 @@ async def test_what_a_python_program_imports_of_its_own_is_not_compiled_into_the
         for writes in ((), ("*/**",)):
             accepted = await transaction.execute(Boundary(("*.py",), writes), Command((PYTHON, "main.py")))
             assert accepted.unwrap().changes == ()
+
+
+async def test_a_listing_is_noted_with_the_names_that_were_there(tmp_path: Path) -> None:
+    (tmp_path / "src/deep").mkdir(parents=True)
+    for name in ("b", "a", "deep/c"):
+        (tmp_path / "src" / name).write_text("1\n")
+    async with sandbox_over(tmp_path) as sandbox, (await sandbox.open()).unwrap() as transaction:
+        accepted = (await transaction.execute(Boundary(("src/**",)), sh("ls src; find src"))).unwrap()
+    assert accepted.record is not None
+    listed = {it.path: it.outcome for it in accepted.record.observed if it.look == "list"}
+    assert listed == {"src": names_digest(["a", "b", "deep"]), "src/deep": names_digest(["c"])}
 
 
 async def test_what_is_not_there_yet_may_be_appended_to(tmp_path: Path) -> None:
