@@ -38,7 +38,6 @@ class Machine:
     seccomp: int
     openat2: int
     watched: dict[int, Call]
-    forks: frozenset[int]
     clone: int
     clone3: int
     socket: int
@@ -111,7 +110,6 @@ X86_64: Final = Machine(
         86: _TAKE,  # link
         265: _TAKEAT,  # linkat
     },
-    forks=frozenset({56, 57, 58, 435}),  # clone, fork, vfork, clone3
     clone=56,
     clone3=435,
     socket=41,
@@ -148,7 +146,6 @@ AARCH64: Final = Machine(
         276: _TAKEAT,  # renameat2
         37: _TAKEAT,  # linkat
     },
-    forks=frozenset({220, 435}),  # clone, clone3
     clone=220,
     clone3=435,
     socket=198,

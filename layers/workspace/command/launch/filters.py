@@ -37,9 +37,12 @@ NEW_NAMESPACES: Final = 0x7E020000
 
 
 def telling(machine: Machine) -> bytes:
-    """The filter that tells a listener of each look-up and each new task."""
+    """The filter that tells a listener of each look-up.
+
+    New tasks are none: a call that is told of can be interrupted by a signal, which no shell expects of a fork.
+    """
     code = _prologue(machine)
-    for number in (*machine.watched, *machine.forks):
+    for number in machine.watched:
         code += _when(IF_EQUAL, number, TELL)
     return b"".join([*code, _do(RETURN, ALLOW)])
 

@@ -6,7 +6,6 @@ Then everything in its namespaces is killed; only when the last of it is gone do
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import select
@@ -25,12 +24,18 @@ from .looks import Decoder, Places
 from .pipes import Output
 from .space import Space, SpaceRefused, make_space
 from .tally import Tally
-from .tasks import Tasks
+from .tasks import Tasks, bound_tasks
 
 __all__ = ["keep"]
 
-TICK_MS: Final = 50
-"""How often memory is looked at."""
+TICK_MS: Final = 10
+"""How often it is looked at how many tasks there are."""
+
+MEMORY_TICKS: Final = 5
+"""At every how manieth tick memory is looked at."""
+
+CROWD: Final = 64
+"""Per so many tasks they are counted one tick later."""
 
 GRACE_MS: Final = 5_000
 """How long the dead may take to be gone."""
@@ -41,6 +46,8 @@ CALM: Final = 16
 
 def keep(parent: socket.socket, parent_process: int) -> None:
     """Serve one command over a socket, and return when nothing of it is alive."""
+    with suppress(OSError):  # only root may, whose tasks the kernel does not bound
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     try:
         asked, _ = receive(parent)
         here = machine()
@@ -95,6 +102,7 @@ class Keeper:
         self._exceeded: tuple[str, int, int] | None = None
         self._full = ""
         self._pause = 0
+        self._calm = 0
         self._watched = True
         self._status = b""
         self._nobody_waits = False
@@ -172,10 +180,7 @@ class Keeper:
         notification = self._listener.receive()
         if notification is None:
             return
-        if notification.number in self._machine.forks:
-            self._fork(notification)
-        else:
-            self._look(notification)
+        self._look(notification)
 
     def _end(self, events: int) -> None:
         """The first process has ended: whoever is left is killed, and has a while to be gone."""
@@ -218,14 +223,6 @@ class Keeper:
 
     # --- what the command does ----------------------------------------------
 
-    def _fork(self, notification: Notification) -> None:
-        limit = self._number("processes")
-        if self._tasks is None or self._tasks.has_room(limit):
-            self._listener.go_on(notification)
-            return
-        self._listener.refuse(notification, errno.EAGAIN)
-        self._exceed("processes", limit + 1, limit)
-
     def _look(self, notification: Notification) -> None:
         if self._machine.watched[notification.number].kind == "exec" and self._executions < 2:
             self._executions += 1
@@ -250,6 +247,7 @@ class Keeper:
         """Bubblewrap has set up everything and executes the command: what went before was its own."""
         self._setting_up.discard(task)
         self._tasks = Tasks(task)
+        bound_tasks(task, self._number("processes"))
         for each in (0, task):
             with suppress(OSError):  # its processors were taken away meanwhile, or it was killed
                 os.sched_setaffinity(each, self._processors)
@@ -257,14 +255,29 @@ class Keeper:
     def _look_round(self, events: int) -> None:
         os.read(self._tick, 8)
         self._look_at_space()
-        self._pause -= 1
-        if self._tasks is None or self._pause > 0:
+        if self._tasks is None:
             return
-        limit = self._number("memory")
+        self._look_at_tasks(self._tasks, self._number("processes"))
+        self._pause -= 1
+        if self._pause <= 0:
+            self._look_at_memory(self._tasks, self._number("memory"))
+
+    def _look_at_tasks(self, tasks: Tasks, limit: int) -> None:
+        """More of them than the limit end the command. Where there are many but not nearly too many, not every time."""
+        self._calm -= 1
+        if self._calm > 0:
+            return
+        count = tasks.count()
+        self._calm = 0 if count > limit // 2 else count // CROWD
+        if count > limit:
+            self._exceed("processes", limit + 1, limit)
+            tasks.kill()
+
+    def _look_at_memory(self, tasks: Tasks, limit: int) -> None:
         began = time.monotonic()
-        used = self._tasks.memory_bytes(limit)
+        used = tasks.memory_bytes(limit)
         took_ms = (time.monotonic() - began) * 1000
-        self._pause = max(self._tasks.processes, round(took_ms)) // CALM
+        self._pause = MEMORY_TICKS * (1 + max(tasks.processes, round(took_ms)) // CALM)
         if used > limit:
             self._exceed("memory", used, limit)
 

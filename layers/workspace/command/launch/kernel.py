@@ -165,10 +165,6 @@ class Listener:
         """Let the call be done. False if nobody waits for it any more."""
         return self._answer(REPLY.pack(call.id, 0, 0, GO_ON))
 
-    def refuse(self, call: Notification, error: int) -> bool:
-        """Let the call fail with an errno."""
-        return self._answer(REPLY.pack(call.id, 0, -error, 0))
-
     def _answer(self, reply: bytes) -> bool:
         try:
             fcntl.ioctl(self.descriptor, ANSWER, reply)

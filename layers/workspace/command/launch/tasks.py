@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import resource
+import signal
+from contextlib import suppress
 from typing import Final, final
 
-__all__ = ["Tasks"]
+__all__ = ["Tasks", "bound_tasks"]
 
 ANONYMOUS: Final = re.compile(rb"RssAnon:\s*(\d+) kB")
 SHARED: Final = re.compile(rb"RssShmem:\s*(\d+) kB")
@@ -14,8 +17,23 @@ SHARE: Final = re.compile(rb"Pss_Shmem:\s*(\d+) kB")
 
 KIB: Final = 1024
 
+HEADROOM: Final = 256
+"""Tasks beyond twice the limit that the kernel lets pass: about as many as begin between two looks."""
+
 FIRST: Final = "1"
 """Bubblewrap's own process, which waits for the others."""
+
+
+def bound_tasks(task: int, limit: int) -> None:
+    """Let the kernel hold a task and its descendants to a number that only who is faster than the keeper comes to.
+
+    It holds every user to it but root, and it is above the limit, so that who meets that is found beyond it.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+    wanted = 2 * limit + HEADROOM
+    bound = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    with suppress(OSError):  # it was killed meanwhile
+        resource.prlimit(task, resource.RLIMIT_NPROC, (bound, bound))
 
 
 @final
@@ -24,16 +42,35 @@ class Tasks:
 
     def __init__(self, of_task: int) -> None:
         self._proc = os.open(f"/proc/{of_task}/root/proc", os.O_RDONLY | os.O_DIRECTORY)
-        self._at_most = 0
+        self._space = _space_of(of_task)
+        self._first = _parent_of(of_task)  # bubblewrap's own, whose end is that of all
         self.processes = 0
         """How many processes there were when they were last looked at."""
 
-    def has_room(self, limit: int) -> bool:
-        """Whether one more task may begin. It is counted as if it had, and the others only when it matters."""
-        self._at_most += 1
-        if self._at_most > limit:
-            self._at_most = self._count() + 1
-        return self._at_most <= limit
+    def count(self) -> int:
+        """How many tasks there are: processes and their threads."""
+        return sum(self._threads(process) for process in self._numbers())
+
+    def kill(self) -> None:
+        """Kill each process by itself: one that is to be killed forks no more, though it may wait long for its end."""
+        waiting = [self._first]
+        while waiting:
+            process = waiting.pop()
+            waiting += _children_of(process)
+            self._kill(process)
+
+    def _kill(self, process: int) -> None:
+        try:
+            held = os.pidfd_open(process)
+        except OSError:
+            return
+        try:
+            if _space_of(process) == self._space:  # it is no other process by now
+                signal.pidfd_send_signal(held, signal.SIGKILL)
+        except OSError:
+            return
+        finally:
+            os.close(held)
 
     def memory_bytes(self, limit: int) -> int:
         """What all processes have for themselves, and what they have together.
@@ -55,9 +92,6 @@ class Tasks:
         """The share of a process in what several have, in KiB."""
         found = SHARE.search(self._read(f"{process}/smaps_rollup"))
         return int(found[1]) if found else at_most
-
-    def _count(self) -> int:
-        return sum(self._threads(process) for process in self._numbers())
 
     def _numbers(self) -> list[str]:
         try:
@@ -84,6 +118,24 @@ class Tasks:
             return b""
         finally:
             os.close(opened)
+
+
+def _space_of(process: int) -> int:
+    """The number of a process's namespace of processes; an OSError if there is no such process."""
+    return os.stat(f"/proc/{process}/ns/pid").st_ino
+
+
+def _parent_of(process: int) -> int:
+    with open(f"/proc/{process}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+def _children_of(process: int) -> list[int]:
+    try:
+        with open(f"/proc/{process}/task/{process}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []
 
 
 def _kib(pattern: re.Pattern[bytes], status: bytes) -> int:
