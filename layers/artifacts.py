@@ -22,7 +22,6 @@ from ..services.artifacts import (
 )
 from ..services.clock import Clock
 from .layer import Layer, provides
-from .workspace.calls import SystemCalls
 
 __all__ = [
     "LIMIT_BYTES",
@@ -174,13 +173,13 @@ def layer(
     *,
     durability: Literal["required", "best-effort"] = "required",
     limit_bytes: int = LIMIT_BYTES,
-    calls: SystemCalls | None = None,
+    on_call: Callable[[str, str], None] | None = None,
 ) -> Layer[Artifacts, Clock]:
     """Artifacts in the folder `root`, which is made, for its owner alone, when the first one is put.
 
     With `durability` "required" what is put survives the power going off, or it is `Unavailable`; with "best-effort" a
-    disk that cannot promise that is good enough. `limit_bytes` is the size of the largest artifact. `calls` are the
-    system calls that are made, for tests.
+    disk that cannot promise that is good enough. `limit_bytes` is the size of the largest artifact. `on_call` is called
+    before each system call with its name and the name that it is about, for tests; an OSError it raises is the answer.
     """
     path = os.path.abspath(root)
 
@@ -190,8 +189,9 @@ def layer(
         from .files.artifacts import FileArtifacts
         from .files.blobs import Blobs
         from .files.folder import Folder
+        from .workspace.calls import SystemCalls
 
-        folder = Folder(path, calls or SystemCalls(), durability)
+        folder = Folder(path, SystemCalls() if on_call is None else SystemCalls(on_call), durability)
         yield FileArtifacts(Blobs(folder, clock, limit_bytes), path)
 
     return recipe

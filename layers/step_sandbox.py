@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
@@ -96,6 +97,13 @@ def layer(
 
     @provides
     async def recipe(artifacts: Artifacts) -> AsyncIterator[StepSandbox]:
+        if not hasattr(os, "O_DIRECTORY"):  # as on Windows, where the modules below cannot even be loaded
+            from ..core.step_sandbox import WorkspaceError
+
+            message = (
+                f"a sandbox over a folder needs Linux, and this is {sys.platform}; layer_test keeps files in memory"
+            )
+            raise WorkspaceRefusal(WorkspaceError("host_unavailable", message))
         from .workspace.bodies import Bodies
         from .workspace.commands import LazyCommands
         from .workspace.file_host import FileHost, HostOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,6 @@ from stepwell.core.node import digest_of
 from stepwell.layers import artifacts, clock
 from stepwell.layers.artifacts import MemoryArtifacts
 from stepwell.layers.files.folder import Durability
-from stepwell.layers.workspace.calls import SystemCalls
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -98,9 +97,6 @@ class Meddler:
     def named(self, call: str) -> list[str]:
         return [name for each, name in self.seen if each == call]
 
-    def calls(self) -> SystemCalls:
-        return SystemCalls(self)
-
 
 class Gate(io.BytesIO):
     """A file whose bytes come when the gate is opened."""
@@ -135,13 +131,13 @@ def refused(outcome: object, applied: str = "no") -> str:
 
 @asynccontextmanager
 async def opened(
-    host: Host, root: Path, *, calls: SystemCalls | None = None, durability: Durability = "required"
+    host: Host, root: Path, *, on_call: Callable[[str, str], None] | None = None, durability: Durability = "required"
 ) -> AsyncGenerator[World]:
     made = ManualClock(NOW_MS)
     if host == "memory":
         layer = artifacts.layer_test(limit_bytes=LIMIT)
     else:
-        layer = artifacts.layer(root, limit_bytes=LIMIT, calls=calls, durability=durability)
+        layer = artifacts.layer(root, limit_bytes=LIMIT, on_call=on_call, durability=durability)
     async with build(layer | clock.layer_test(made)) as built:
         service = get(built.unwrap(), Artifacts)
         assert get(built.unwrap(), Clock) is made

@@ -33,7 +33,7 @@ def meddler() -> Meddler:
 
 @pytest.fixture
 async def files(tmp_path: Path, meddler: Meddler) -> AsyncIterator[World]:
-    async with opened("files", tmp_path / "kept", calls=meddler.calls()) as made:
+    async with opened("files", tmp_path / "kept", on_call=meddler) as made:
         yield made
 
 
@@ -230,10 +230,10 @@ async def test_a4_after_the_rename_it_is_open_whether_an_artifact_is_kept(files:
 async def test_a4_all_that_leads_to_an_artifact_is_synced_before_a_put_answers(tmp_path: Path) -> None:
     for number in range(1, 9):  # three directories above, twice the root, the file, its directory's, its directory
         meddler = Meddler(refused={f"fsync {number}": BROKEN})
-        async with opened("files", tmp_path / str(number) / "a" / "b", calls=meddler.calls()) as world:
+        async with opened("files", tmp_path / str(number) / "a" / "b", on_call=meddler) as world:
             _ = refused(await world.artifacts.put(b"one"), "unknown" if number == 8 else "no")
     meddler = Meddler()
-    async with opened("files", tmp_path / "all" / "a" / "b", calls=meddler.calls()) as world:
+    async with opened("files", tmp_path / "all" / "a" / "b", on_call=meddler) as world:
         _ = await world.put(b"one")
     assert len(meddler.named("fsync")) == 8
 
@@ -242,7 +242,7 @@ async def test_a4_what_another_process_made_and_may_not_have_synced_is_synced(fi
     digest = await files.put(b"one")
     (tmp_path / "kept" / "objects" / digest[:2] / digest).unlink()
     meddler = Meddler()
-    async with opened("files", tmp_path / "kept", calls=meddler.calls()) as world:
+    async with opened("files", tmp_path / "kept", on_call=meddler) as world:
         _ = await world.put(b"one")
         assert len(meddler.named("fsync")) == 5
         meddler.seen.clear()
@@ -254,7 +254,7 @@ async def test_a4_a_sync_that_fails_is_good_enough_for_best_effort(
     tmp_path: Path, meddler: Meddler, behind: BehindFiles
 ) -> None:
     meddler.refused["fsync"] = BROKEN
-    async with opened("files", tmp_path / "kept", calls=meddler.calls(), durability="best-effort") as world:
+    async with opened("files", tmp_path / "kept", on_call=meddler, durability="best-effort") as world:
         digest = await world.put(b"one")
         await world.put(b"one")
         assert await world.artifacts.get(digest) == Success(b"one")

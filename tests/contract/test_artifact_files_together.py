@@ -17,7 +17,6 @@ import pytest
 
 from stepwell import Success
 from stepwell.core.node import digest_of
-from stepwell.layers.workspace.calls import SystemCalls
 from stepwell.services.artifacts import Collected
 
 from .artifacts_world import HOUR_MS, WAIT_S, BehindFiles, Gate, Meddler, World, opened, refused
@@ -32,7 +31,7 @@ def meddler() -> Meddler:
 
 @pytest.fixture
 async def files(tmp_path: Path, meddler: Meddler) -> AsyncIterator[World]:
-    async with opened("files", tmp_path / "kept", calls=meddler.calls()) as made:
+    async with opened("files", tmp_path / "kept", on_call=meddler) as made:
         yield made
 
 
@@ -187,7 +186,7 @@ async def test_what_is_put_while_a_collection_goes_over_it_stays(tmp_path: Path,
             put.append(digest)
             asyncio.run(put_again())
 
-    async with opened("files", root, calls=SystemCalls(on_call)) as collecting:
+    async with opened("files", root, on_call=on_call) as collecting:
         await collecting.clock.advance(HOUR_MS)
         assert await collecting.artifacts.collect([], grace_ms=0) == Success(Collected((other,), 5, 1))
         assert await collecting.artifacts.get(digest) == Success(data)
@@ -212,7 +211,7 @@ async def test_what_is_collected_while_it_is_put_again_is_written(tmp_path: Path
             collected.append(digest)
             asyncio.run(collect())
 
-    async with opened("files", root, calls=SystemCalls(on_call)) as world:
+    async with opened("files", root, on_call=on_call) as world:
         await world.put(b"one")
         assert await world.artifacts.get(digest) == Success(b"one")
     assert collected == [digest]

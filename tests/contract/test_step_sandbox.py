@@ -7,6 +7,7 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Generator
@@ -199,3 +200,34 @@ async def test_a_command_is_refused_in_memory(tmp_path: Path) -> None:
 
 def test_the_layers_module_lists_what_it_loads_later() -> None:
     assert set(step_sandbox.__all__) <= set(dir(step_sandbox))
+
+
+ELSEWHERE = """
+import asyncio, os, sys
+
+class NotHere:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("fcntl", "resource", "termios", "pwd", "grp"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, NotHere())
+for name in ("O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY"):
+    delattr(os, name)
+
+from stepwell import WorkspaceRefusal, build, open
+from stepwell.layers import artifacts, clock, step_sandbox
+
+async def main():
+    async with build(step_sandbox.layer(".") | artifacts.layer_test() | clock.layer_test()) as built:
+        cause = built.failure().cause
+        assert isinstance(cause, WorkspaceRefusal), cause
+        print(cause.code, cause)
+
+asyncio.run(main())
+"""
+
+
+def test_where_there_is_no_posix_a_folder_is_refused_and_all_else_can_be_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("host_unavailable a sandbox over a folder needs Linux")

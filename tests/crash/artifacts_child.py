@@ -11,7 +11,6 @@ from pathlib import Path
 
 from stepwell import Artifacts, build, get
 from stepwell.layers import artifacts, clock
-from stepwell.layers.workspace.calls import SystemCalls
 
 DATA = bytes(range(256)) * 8_300
 """Three pieces."""
@@ -27,7 +26,7 @@ async def main(root: Path, streamed: bool, last: int) -> None:
         if made == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    async with build(artifacts.layer(root, calls=SystemCalls(on_call)) | clock.layer()) as built:
+    async with build(artifacts.layer(root, on_call=on_call) | clock.layer()) as built:
         service = get(built.unwrap(), Artifacts)
         put = await (service.put_stream(BytesIO(DATA)) if streamed else service.put(DATA))
     print(put.unwrap())
