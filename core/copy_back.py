@@ -25,7 +25,6 @@ __all__ = [
     "PreimageKept",
     "Recovered",
     "is_beneath",
-    "parent_of",
     "plan",
     "required_directories",
 ]
@@ -104,11 +103,6 @@ CopyBackEvent: TypeAlias = LateWritePreserved | HardLinkReplaced | PreimageKept 
 
 
 # --- paths ------------------------------------------------------------------
-
-
-def parent_of(path: str) -> str:
-    """The directory that holds the path; "" is the top."""
-    return path.rpartition("/")[0]
 
 
 def is_beneath(path: str, directory: str) -> bool:

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias, final
 from .node import DirNode, FileNode, LinkNode, Node, Tree
 from .step_sandbox import LimitExceeded, WorkspaceError
 from .tree import path_order
-from .workspace_path import ancestors
+from .workspace_path import ancestors, parent_of
 
-__all__ = ["Overlay", "parent_of"]
+__all__ = ["Overlay"]
 
 HOPS: Final = 40
 """How many links may lie on one way, as on Linux."""
@@ -20,11 +20,6 @@ HOPS: Final = 40
 Refused: TypeAlias = WorkspaceError | LimitExceeded
 
 _DIR: Final = DirNode()
-
-
-def parent_of(path: str) -> str:
-    """The directory that holds `path`; "" is the top."""
-    return path.rpartition("/")[0]
 
 
 @final

@@ -28,6 +28,7 @@ __all__ = [
     "file_path",
     "is_protected",
     "operation_path",
+    "parent_of",
     "portable_problem",
     "protected_problem",
     "shown",
@@ -139,6 +140,11 @@ def ancestors(path: str) -> Iterator[str]:
     while end > 0:
         yield path[:end]
         end = path.rfind("/", 0, end)
+
+
+def parent_of(path: str) -> str:
+    """The directory that holds a path; "" is the top of the workspace."""
+    return path.rpartition("/")[0]
 
 
 def is_protected(path: str) -> bool:

@@ -151,7 +151,7 @@ def layer_test(
         from .workspace.options import Options
         from .workspace.transaction import Transaction
 
-        host = MemoryHost(files if isinstance(files, MemoryFiles) else MemoryFiles(files))
+        host = MemoryHost(files if isinstance(files, MemoryFiles) else MemoryFiles(files), portable=portable_names)
         options = Options(limits, portable_names)
         bodies = Bodies(options, NoCommands())
 

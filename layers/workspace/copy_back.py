@@ -15,13 +15,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias, final
 
-from ...core.copy_back import CopyBackDecision, CopyBackEvent, Op, is_beneath, parent_of, plan
+from ...core.copy_back import CopyBackDecision, CopyBackEvent, Op, is_beneath, plan
 from ...core.copy_back_manifest import Manifest, Marker, encode_manifest
 from ...core.node import FileNode, LinkNode
 from ...core.outcome import Failure, Outcome, Success
 from ...core.step_sandbox import MaterializationConflict, WorkspaceError
 from ...core.tree import NodeChange, bundle_identity
-from ...core.workspace_path import shown
+from ...core.workspace_path import parent_of, shown
 from .ending import Ended, clean_up, discard, roll_forward, take_back
 from .folder import TransactionFolder
 from .host import CopiedBack, Writer

@@ -13,6 +13,7 @@ from ...core.glob import Glob
 from ...core.node import DirNode, FileNode, LinkNode, Node, Tree, digest_of
 from ...core.outcome import Failure, Outcome, Success
 from ...core.overlay import Overlay
+from ...core.seeding import found_problem, seed_problem
 from ...core.step_sandbox import LimitExceeded, MaterializationConflict, WorkspaceError
 from ...core.tree import NodeChange, path_order
 from ...core.workspace_limits import WorkspaceLimits
@@ -135,8 +136,9 @@ class _Copies:
 class MemoryHost:
     """A `WorkspaceHost` over files in memory, by the rules of the one over a folder."""
 
-    def __init__(self, files: MemoryFiles) -> None:
+    def __init__(self, files: MemoryFiles, *, portable: bool = True) -> None:
         self._files = files
+        self._portable = portable
 
     def has(self, path: str) -> bool:
         with self._files.lock:
@@ -150,13 +152,14 @@ class MemoryHost:
         named = [read.path for read in declaration.read_files]
         matches = {glob.pattern: self._matching(glob) for glob in declaration.read_globs}
         paths = sorted({*named, *declaration.removals, *(path for found in matches.values() for path in found)})
-        problem = self._unreadable(paths)
+        found = (found_problem(path, limits, self._portable) for paths in matches.values() for path in paths)
+        unfit = self._unreadable(paths) or next((problem for problem in found if problem is not None), None)
+        if unfit is not None:
+            return Failure(unfit)
+        tree = {path: node for path in paths if (node := self._files.node(path)) is not None}
+        problem = _exceeded(tree.values(), limits) or seed_problem(tree, declaration, self._portable)
         if problem is not None:
             return Failure(problem)
-        tree = {path: node for path in paths if (node := self._files.node(path)) is not None}
-        exceeded = _exceeded(tree.values(), limits)
-        if exceeded is not None:
-            return Failure(exceeded)
         baseline = self._baseline(declaration)
         if len(baseline) > limits.nodes:
             return Failure(LimitExceeded("nodes", len(baseline), limits.nodes))
@@ -178,16 +181,9 @@ class MemoryHost:
                 return WorkspaceError(
                     "path_escapes_workspace", f"{path} lies behind a symbolic link, which is not followed"
                 )
-            match self._files.node(path):
-                case DirNode():
-                    problem = directory_problem(path)
-                    return WorkspaceError(problem.code, problem.message)
-                case LinkNode(target) if _leads_out(path, target):
-                    return WorkspaceError(
-                        "path_escapes_workspace", f"{path} is a link out of the workspace, to {target}"
-                    )
-                case _:
-                    pass
+            if self._files.node(path) == _DIR:
+                problem = directory_problem(path)
+                return WorkspaceError(problem.code, problem.message)
         return None
 
     def _baseline(self, declaration: Declaration) -> dict[str, Node]:
@@ -209,15 +205,6 @@ def _exceeded(nodes: Iterable[Node], limits: WorkspaceLimits) -> LimitExceeded |
     if files > limits.seeded_files:
         return LimitExceeded("seeded_files", files, limits.seeded_files)
     return LimitExceeded("seeded_bytes", total, limits.seeded_bytes) if total > limits.seeded_bytes else None
-
-
-def _leads_out(path: str, target: str) -> bool:
-    depth = path.count("/")
-    for part in target.split("/"):
-        depth += {"..": -1, "": 0, ".": 0}.get(part, 1)
-        if depth < 0:
-            return True
-    return target.startswith("/")
 
 
 @final

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, assert_never, final
 
-from ...core.copy_back import CopyBackEvent, LateWritePreserved, Op, PreimageKept, parent_of
+from ...core.copy_back import CopyBackEvent, LateWritePreserved, Op, PreimageKept
 from ...core.copy_back_moves import Forward, decide_forward, decide_undo, holds_other, is_foreign
 from ...core.special_node import Seen
+from ...core.workspace_path import parent_of
 from .calls import DIRECTORY
 from .folder import TransactionFolder
 from .pinned import look

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import final
 
-from ...core.copy_back import HardLinkReplaced, Op, is_beneath, parent_of, required_directories
+from ...core.copy_back import HardLinkReplaced, Op, is_beneath, required_directories
 from ...core.node import DirNode, FileNode, Node
 from ...core.special_node import Seen
 from ...core.step_sandbox import MaterializationConflict, WorkspaceError
 from ...core.tree import NodeChange, path_order
-from ...core.workspace_path import ancestors, protected_problem, shown
+from ...core.workspace_path import ancestors, parent_of, protected_problem, shown
 from .calls import DIRECTORY, FOLLOW_NOTHING
 from .pinned import UNREADABLE, Hasher, look
 from .site import Refused, Site, refusal_of

@@ -10,17 +10,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import BinaryIO, Final, final
+from typing import BinaryIO, final
 
 from ...core.boundary import Declaration, directory_problem
 from ...core.glob import Glob
-from ...core.link_rules import link_problem, places
-from ...core.node import DirNode, FileNode, LinkNode, Node, Tree
+from ...core.node import DirNode, FileNode, Node, Tree
+from ...core.seeding import found_problem, seed_problem
 from ...core.special_node import Seen, SpecialNode
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.tree import path_order
 from ...core.workspace_limits import WorkspaceLimits
-from ...core.workspace_path import PathProblem, collision, file_path, portable_problem, shown, spelling_problem
+from ...core.workspace_path import shown
 from .calls import SystemCalls
 from .host import Seed
 from .pinned import UNREADABLE, Hasher, Pinned, look
@@ -29,8 +29,6 @@ from .site import refusal_of
 from .spool import Spool
 
 __all__ = ["SeedRefused", "Seeder"]
-
-_ESCAPES: Final = ("path_escapes_workspace", "invalid_path")
 
 
 class SeedRefused(Exception):
@@ -91,8 +89,9 @@ class Seeder:
         wanted = reads.union(declared.removals, *matches.values())
         self._limit("seeded_files", len(wanted))
         tree = {path: node for path in sorted(wanted, key=path_order) if (node := self._copy(path)) is not None}
-        self._check_names(tree)
-        self._check_links(tree)
+        problem = seed_problem(tree, declared, self._portable)
+        if problem is not None:
+            raise SeedRefused(problem)
         absent = frozenset(reads - tree.keys())
         return Seed(tree, SpooledContents(self._spool, tree), absent, matches, self._baseline(tree))
 
@@ -139,28 +138,10 @@ class Seeder:
 
     def _checked(self, path: str) -> str:
         """A path that was found, if a workspace can have it."""
-        problem = file_path(path, limits=self._limits)
-        if isinstance(problem, PathProblem):
-            raise SeedRefused(_answer(problem))
-        if self._portable:
-            if reason := spelling_problem(path):
-                raise SeedRefused(WorkspaceError("invalid_path", f"a file of the host cannot be read: {reason}"))
-            if portable := portable_problem(path):
-                raise SeedRefused(_answer(portable))
+        problem = found_problem(path, self._limits, self._portable)
+        if problem is not None:
+            raise SeedRefused(problem)
         return path
-
-    def _check_names(self, tree: dict[str, Node]) -> None:
-        if self._portable and (problem := collision(tree)):
-            raise SeedRefused(_answer(problem))
-
-    def _check_links(self, tree: dict[str, Node]) -> None:
-        """A link that leads out of the workspace is no seed; one to what is not declared leads to nothing there."""
-        links = {path: node.target for path, node in tree.items() if isinstance(node, LinkNode)}
-        present = places(tree) if links else frozenset[str]()
-        for path, target in links.items():
-            problem = link_problem(path, target, tree, self._declaration, present)
-            if problem is not None and problem.code in _ESCAPES:
-                raise SeedRefused(problem)
 
     # --- copies -------------------------------------------------------------
 
@@ -216,7 +197,7 @@ class Seeder:
     def _check_directory(self, path: str) -> None:
         """A directory is no read; one that is to be removed is empty."""
         if not self._declaration.removes(path):
-            raise SeedRefused(_answer(directory_problem(path)))
+            raise SeedRefused(directory_problem(path).as_failure())
         try:
             with self._root.directory(path, listed=True) as descriptor:
                 names = self._root.calls.names(descriptor)
@@ -288,10 +269,3 @@ class _Source:
             if self._whole == self._size:  # what is appended meanwhile is not of this copy
                 break
         return b"".join(pieces)
-
-
-def _answer(problem: PathProblem) -> LimitExceeded | WorkspaceError:
-    """A problem with a path as the answer of the host."""
-    if problem.limit:
-        return LimitExceeded(problem.code, problem.actual, problem.limit)
-    return WorkspaceError(problem.code, problem.message)

@@ -119,7 +119,7 @@ class Session:
             self._check()
             checked = declared_path(pattern, self._limits)
             if isinstance(checked, PathProblem):
-                _refuse_path(checked)
+                raise WorkspaceRefusal(checked.as_failure())
             glob = Glob(checked)
             paths = [path for path in self.overlay.leaves() if glob.matches(path)]
             self.observations.note("list", checked, names_digest(paths))
@@ -263,7 +263,7 @@ class Session:
             _refuse("invalid_path", "an empty path names no file")
         path = operation_path(text, self._roots, self._limits)
         if isinstance(path, PathProblem):
-            _refuse_path(path)
+            raise WorkspaceRefusal(path.as_failure())
         at = self.overlay.resolve(path, last=last)
         if isinstance(at, WorkspaceError):
             raise WorkspaceRefusal(at)
@@ -274,10 +274,10 @@ class Session:
         self._check()
         path = (operation_path if top else file_path)(text, self._roots, self._limits)
         if isinstance(path, PathProblem):
-            _refuse_path(path)
+            raise WorkspaceRefusal(path.as_failure())
         at = self._resolved(text, last=last, top=top)
         if problem := protected_problem(at):
-            _refuse_path(problem)
+            raise WorkspaceRefusal(problem.as_failure())
         return at
 
     def _file(self, text: str) -> FileNode:
@@ -359,7 +359,7 @@ class Session:
         """What is at a path, if it can be moved to another."""
         there = file_path(target, self._roots, self._limits)
         if isinstance(there, PathProblem):
-            _refuse_path(there)
+            raise WorkspaceRefusal(there.as_failure())
         return self._found("stat" if self.overlay.node(path) == DirNode() else "read", path)
 
     def _did(self, problem: WorkspaceError | LimitExceeded | None) -> None:
@@ -390,9 +390,3 @@ def _seen(node: Node, overlay: Overlay, at: str) -> str:
 
 def _refuse(code: str, message: str) -> NoReturn:
     raise WorkspaceRefusal(WorkspaceError(code, message))
-
-
-def _refuse_path(problem: PathProblem) -> NoReturn:
-    if problem.limit:
-        raise WorkspaceRefusal(LimitExceeded(problem.code, problem.actual, problem.limit))
-    _refuse(problem.code, problem.message)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
-from ...core.copy_back import CopyBackDecision, CopyBackEvent, parent_of
+from ...core.copy_back import CopyBackDecision, CopyBackEvent
 from ...core.copy_back_manifest import Place
 from ...core.step_sandbox import MaterializationConflict, WorkspaceError
+from ...core.workspace_path import parent_of
 from ..clock import SystemClock
 from ..ids import TimeOrderedIds
 from .calls import DIRECTORY, SystemCalls

@@ -96,7 +96,7 @@ class Transaction:
         limits = self._options.limits
         declaration = declare(boundary, self._options.portable_names, limits)
         if isinstance(declaration, PathProblem):
-            return Failure(_refusal(declaration))
+            return Failure(declaration.as_failure())
         seeded = await in_thread(lambda: self._host.seed(declaration, limits), drop=_close_seed)
         if isinstance(seeded, Failure):
             return seeded
@@ -235,12 +235,6 @@ def _check_call(boundary: object, body: object) -> None:
         raise TypeError(f"execute needs a Boundary, not {type(boundary).__name__}")
     if not isinstance(body, Command) and not callable(body):
         raise TypeError(f"the body of a step is a function of its workspace or a Command, not {body!r}")
-
-
-def _refusal(problem: PathProblem) -> WorkspaceError | LimitExceeded:
-    if problem.limit:
-        return LimitExceeded(problem.code, problem.actual, problem.limit)
-    return WorkspaceError(problem.code, problem.message)
 
 
 def _kind(change: NodeChange) -> Literal["create", "modify", "remove"]:

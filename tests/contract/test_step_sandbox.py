@@ -140,6 +140,26 @@ async def test_f_01_opening_and_closing_is_not_slow(host: Host, count: int, most
 # --- names as they are --------------------------------------------------------
 
 
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [(("cafe\u0301",), "invalid_path"), (("con",), "invalid_path"), (("A.txt", "a.txt"), "name_collision")],
+    ids=["u_02 not NFC", "u_07 a device", "u_03 two cases"],
+)
+async def test_names_that_a_pattern_finds_have_to_be_portable(
+    host: Host, tmp_path: Path, names: tuple[str, ...], code: str
+) -> None:
+    for portable in (True, False):
+        async with open_world(host, tmp_path / f"root{portable}", portable_names=portable) as world:
+            for name in names:
+                world.write(f"odd/{name}", "1")
+            seeded = await world.run(lambda it: it.glob("odd/*"), reads=("odd/*",), writes=())
+            if portable:
+                assert error_of(seeded)[0] == code
+            else:
+                assert seeded.unwrap().output == [f"odd/{name}" for name in names]
+
+
 async def test_u_06_a_file_system_that_folds_case_gives_no_other_files_bytes(tmp_path: Path) -> None:
     with case_folding(tmp_path) as folder:
         async with open_world("folder", folder) as world:

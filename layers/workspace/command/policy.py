@@ -10,6 +10,7 @@ from glob import glob
 from typing import Final, final
 
 from ....core.command import Command
+from ....core.lookup import is_beneath
 from ....core.node import digest_of
 from .launch.calls import MACHINES
 from .launch.filters import refusing, telling
@@ -220,4 +221,4 @@ def _bound(places: Sequence[str]) -> list[str]:
 
 
 def _is_within(place: str, places: Sequence[str]) -> bool:
-    return any(place == it or place.startswith(f"{it}/") for it in places)
+    return any(is_beneath(place, it) for it in places)
