@@ -15,8 +15,8 @@ from ..core.outcome import Failure, Outcome, Success
 from ..services.definition import StoreDefinition, define_store
 from ..services.effect_dispatcher import Dispatched, EffectDispatcher, EffectFailed, EffectMismatch
 from ..services.store import Store
-from .driver.execution import as_recorded
 from .layer import Layer, provides
+from .recorded import as_recorded
 from .workspace.threads import to_its_end
 
 __all__ = [

@@ -25,8 +25,8 @@ from ...services.run import Run
 from ...services.signal import InvalidSignal
 from ...services.step import NotReplaySafe, StepFailed, Suspended
 from ...services.workflow import AnyWorkflow
+from ..recorded import as_recorded
 from .branches import Branches
-from .execution import as_recorded
 from .leaving import Leaving
 from .race import Group
 from .record import RunRecord

@@ -17,7 +17,8 @@ from ...core.retry import pause_ms
 from ...core.step import VALUE_BYTES, StepRow
 from ...services.driver import StepCall
 from ...services.step import StepContext, StepFailed, Suspended
-from .execution import Pool, as_recorded, text_of
+from ..recorded import as_recorded, text_of
+from .execution import Pool
 from .record import RunRecord
 
 __all__ = ["DrivenSteps", "raise_recorded", "too_large"]

@@ -13,7 +13,7 @@ from ...core.outcome import Outcome, Success
 from ...core.step import Pin, StepRow
 from ...core.store_outcome import Named, StoreFailure, write_outcome
 from ...services.step import Suspended
-from .execution import as_recorded, is_misuse, left_by_exit
+from ..recorded import as_recorded, is_misuse, left_by_exit
 from .record import RunRecord
 
 __all__ = ["StoreCall"]

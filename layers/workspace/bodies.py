@@ -20,7 +20,7 @@ from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.tree import tree_digest
 from ...core.workspace_path import operation_path
 from ...services.step_sandbox import Workspace, WorkspaceRefusal
-from ..driver.execution import as_recorded, left_by_exit
+from ..recorded import as_recorded, left_by_exit
 from .commands import Commands
 from .ended import Ended, Left
 from .host import Seed
