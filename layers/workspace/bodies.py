@@ -15,9 +15,9 @@ from typing import Final, cast, final
 from ...core.boundary import Declaration
 from ...core.command import Command
 from ...core.evidence import Evidence
+from ...core.measured import base_digest
 from ...core.node import FileNode
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
-from ...core.tree import tree_digest
 from ...core.workspace_path import operation_path
 from ...services.step_sandbox import Workspace, WorkspaceRefusal
 from ..recorded import as_recorded, left_by_exit
@@ -159,7 +159,7 @@ class Bodies:
             policy_digest=self._options.policy_digest,
             probe_digest=None,
             completeness="complete" if session.observations.complete and not (seen and seen.more) else "partial",
-            base_digest=tree_digest(seed.tree),
+            base_digest=base_digest(seed.tree),
             observed=tuple(session.observations),
             ambient=() if seen is None else seen.events,
         )

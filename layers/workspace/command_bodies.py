@@ -13,12 +13,13 @@ from ...core.command import Command, CommandFailure, CommandOutput, CommandRefus
 from ...core.evidence import Evidence
 from ...core.link_rules import places
 from ...core.lookup import Lookup, Sightings
+from ...core.measured import base_digest
 from ...core.model import RecordedError
 from ...core.node import FileNode
 from ...core.observation import ABSENT, UNDECLARED, Observation, names_digest
 from ...core.outcome import Failure
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
-from ...core.tree import path_order, tree_digest
+from ...core.tree import path_order
 from .command.runner import CommandLost, CommandResult, CommandRunner, Proof, RunFailure
 from .ended import Ended, Left
 from .host import Seed
@@ -93,7 +94,7 @@ class IsolatedCommands:
             policy_digest=proof.policy_digest,
             probe_digest=proof.probe_digest,
             completeness="complete" if result.complete else "partial",
-            base_digest=tree_digest(seed.tree),
+            base_digest=base_digest(seed.tree),
             observed=tuple(_observed(sightings, seed, frozenset(missed))),
             notes=_notes(result),
         )
