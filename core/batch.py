@@ -10,15 +10,30 @@ names the classes and reads the attributes: to capture these in the pattern take
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from .journal import Appended, Source
+from .journal_writes import (
+    Append,
+    CacheAt,
+    CompactJournal,
+    EvictHead,
+    ForgetJournal,
+    JournalAt,
+    RecordRow,
+    RewindJournal,
+    SetHead,
+    SourceFree,
+    WriteCheckpoint,
+)
 from .model import Conflict, Paths, ReceiptMismatch, Revision, StepId, StoreKey, StoreNotFound
 from .run import RunColumns, RunRow
 from .signal import SignalRow
 from .step import StepRow
+from .step_cache import Recorded, RecordedRef
 from .waiter import Registered, Waiter
 
 __all__ = [
@@ -170,7 +185,9 @@ class WaiterAt(Struct, frozen=True, gc=False):
     generation: int
 
 
-Expectation: TypeAlias = StoreAt | StoreAbsent | NoReceipt | RunFence | NoRun | RunOpen | WaiterAt
+Expectation: TypeAlias = (
+    StoreAt | StoreAbsent | NoReceipt | RunFence | NoRun | RunOpen | WaiterAt | SourceFree | JournalAt | CacheAt
+)
 
 # --- what a batch writes ----------------------------------------------------
 
@@ -351,6 +368,14 @@ Write: TypeAlias = (
     | TrimRun
     | ForgetRun
     | SweepSignals
+    | Append
+    | WriteCheckpoint
+    | CompactJournal
+    | RewindJournal
+    | ForgetJournal
+    | RecordRow
+    | EvictHead
+    | SetHead
 )
 
 
@@ -385,6 +410,18 @@ def size_bytes(batch: Batch) -> int:
                 size += sum(len(path) for path in waiter.read_paths) * PATH_SEGMENT_BYTES
             case SendSignal(row):
                 size += len(row.value)
+            case Append(entries=entries):
+                size += sum(len(entry.payload) + len(entry.meta or b"") for entry in entries)
+            case WriteCheckpoint(state=state):
+                size += len(state)
+            case CompactJournal() | RewindJournal():
+                size += len(write.carried)
+            case RecordRow(row):
+                size += len(row.result) + len(row.meta)
+            case EvictHead() | SetHead():
+                size += HEAD_BYTES
+            case ForgetJournal():
+                pass
             case DeleteStore() | RenewLeases() | RemoveWaiter() | PassTurn() | ReadSignal():
                 pass
             case CutLog() | EraseStore() | TrimRun() | ForgetRun() | SweepSignals():
@@ -395,6 +432,9 @@ def size_bytes(batch: Batch) -> int:
 PATH_SEGMENT_BYTES = 16
 """What a segment of a path is counted as."""
 
+HEAD_BYTES = 256
+"""What a change of a head is counted as."""
+
 
 # --- verdicts ---------------------------------------------------------------
 
@@ -402,12 +442,17 @@ PATH_SEGMENT_BYTES = 16
 class Committed(Struct, frozen=True, gc=False):
     """All writes are durable. `revision` is the store revision written, `seqs` the numbers given to store changes.
 
-    `registered` are the waiters that were registered, in the order of the writes.
+    `registered` are the waiters that were registered, `appended` the numbers of the entries of its `Append`s,
+    `recorded` what became of the rows of the step cache, and `evicted` the heads that went: each in the order of the
+    writes.
     """
 
     revision: Revision | None = None
     seqs: tuple[int, ...] = ()
     registered: tuple[Registered, ...] = ()
+    appended: tuple[Appended, ...] = ()
+    recorded: tuple[Recorded, ...] = ()
+    evicted: tuple[RecordedRef | None, ...] = ()
 
 
 class AlreadyApplied(Struct, frozen=True, gc=False):
@@ -420,10 +465,12 @@ class AlreadyApplied(Struct, frozen=True, gc=False):
 class Fenced:
     """The run is not as the batch expects: another owner has it, it ended, it exists already, or its waiter is another.
 
-    Nothing is written.
+    So it is with a journal that was compacted or rewound since, with the step cache, and with a `source` that has
+    another entry. Nothing is written.
     """
 
     run_id: str
+    source: Source | None = field(default=None, compare=False)
 
 
 Refusal: TypeAlias = Conflict | StoreNotFound | ReceiptMismatch | Fenced

@@ -4,8 +4,9 @@ Every host judges with `judge` or `judge_next`, inside the transaction that then
 
     1. the run's fence      an owner that has lost its run may learn nothing and write nothing; nor may who signals a
                             run that has ended, or speaks of a waiter that was registered again since
-    2. the receipt          a step that was applied stays applied, whatever became of the store since
-    3. the store            missing, or at another revision than expected
+    2. the source           of an entry of the journal, which has another one already
+    3. the receipt          a step that was applied stays applied, whatever became of the store since
+    4. the store            missing, or at another revision than expected
 
 Batches that are committed in one sequence may stand on one another: the second expects the revision that the first will
 make. `judge_next` judges such a sequence, and a batch whose predecessor on the same store was refused is refused too.
@@ -50,8 +51,23 @@ from .batch import (
     WriteStep,
     size_bytes,
 )
+from .journal import Source
+from .journal_writes import (
+    Append,
+    CacheAt,
+    CompactJournal,
+    EvictHead,
+    ForgetJournal,
+    JournalAt,
+    RecordRow,
+    RewindJournal,
+    SetHead,
+    SourceFree,
+    WriteCheckpoint,
+)
 from .model import Conflict, ReceiptMismatch, Revision, StepId, StoreKey, StoreNotFound, TooLarge
 from .outcome import Failure, Outcome, Success
+from .provenance import CACHE_JOURNAL
 
 __all__ = ["Tips", "check_writes", "judge", "judge_next", "stores_of"]
 
@@ -75,11 +91,24 @@ class Tips(Protocol):
         """The generation at which the step's waiter on the store stands, None where there is none."""
         ...
 
+    def source(self, run_id: str, source: Source) -> bytes | None:
+        """The identity of the entry that the run's journal has of a source, None where it has none."""
+        ...
+
+    def journal(self, run_id: str) -> tuple[int, int | None]:
+        """The generation and the floor of a run's journal; 0 and None where there is none."""
+        ...
+
+    def cache_changes(self) -> int:
+        """How often the step cache was changed."""
+        ...
+
 
 def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
     """`Success(None)`: the batch may be written. The first broken expectation answers; see the module's text."""
     applied: Outcome[AlreadyApplied, ReceiptMismatch] | None = None
     refusal: Conflict | StoreNotFound | None = None
+    source: SourceFree | None = None
     for expected in batch.expects:
         match expected:
             case StoreAt() | StoreAbsent():
@@ -100,6 +129,16 @@ def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
             case WaiterAt():
                 if tips.generation(expected.key, expected.step) != expected.generation:
                     return Failure(Fenced(expected.step.run_id))
+            case JournalAt(run_id, generation, floor):
+                if tips.journal(run_id) != (generation, floor):
+                    return Failure(Fenced(run_id))
+            case CacheAt(changes):
+                if tips.cache_changes() != changes:
+                    return Failure(Fenced(CACHE_JOURNAL))
+            case SourceFree():
+                source = expected if source is None and _is_taken(expected, tips) else source
+    if source is not None:
+        return Failure(Fenced(source.run_id, source.source))
     if applied is not None:
         return applied
     return _WRITE if refusal is None else Failure(refusal)
@@ -174,6 +213,15 @@ def check_writes(batch: Batch, tips: Tips) -> None:
                 pass
             case CutLog() | EraseStore() | SweepSignals():
                 pass
+            case Append() | WriteCheckpoint() | CompactJournal() | RewindJournal() | ForgetJournal():
+                pass
+            case RecordRow() | EvictHead() | SetHead():
+                pass
+
+
+def _is_taken(expected: SourceFree, tips: Tips) -> bool:
+    known = tips.source(expected.run_id, expected.source)
+    return known is not None and known != expected.identity
 
 
 def _judge_receipt(found: Receipt, expected: NoReceipt) -> Outcome[AlreadyApplied, ReceiptMismatch]:

@@ -1,0 +1,141 @@
+"""What a ledger tells of the journals that it keeps, and of the step cache. Whoever writes a host adds both.
+
+The calls tell what is committed at the moment of the call; several together are not of one moment. What is damaged so
+that it cannot be told answers `Unavailable`, with the place in its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from ..core.entry import EntryRow, RewindRow
+from ..core.journal import Source
+from ..core.model import Unavailable
+from ..core.outcome import Outcome
+from ..core.recorded_row import HeadRow, StoredRow
+from ..core.step_cache import RecordedRef
+
+__all__ = ["CacheRows", "CheckpointRow", "EntryPage", "JournalRow", "JournalRows", "SourceRow"]
+
+
+class JournalRow(Struct, frozen=True, gc=False):
+    """The journal of one run. `last_seq` is the last number that it gave, -1 before the first, and `chain` its hash.
+
+    `floor` is the number of the checkpoint that it was compacted to, and `floor_chain` the hash before that entry.
+    `carried` is what compacted and rewound parts said of the step cache (`core/provenance.py`). `sealed`: what is
+    stored of it is what was written.
+    """
+
+    run_id: str
+    last_seq: int
+    chain: bytes
+    generation: int = 0
+    floor: int | None = None
+    floor_chain: bytes | None = None
+    carried: bytes | None = None
+    sealed: bool = True
+
+
+class EntryPage(Struct, frozen=True, gc=False):
+    """Some entries in order, whether more of those asked for follow, and the floor when they were read."""
+
+    entries: tuple[EntryRow, ...]
+    has_more: bool
+    floor: int | None
+
+
+class CheckpointRow(Struct, frozen=True, gc=False):
+    """A checkpoint as it is stored; `state` is None if that is not what was written."""
+
+    run_id: str
+    seq: int
+    state: bytes | None
+    at_ms: int
+    compacted_at_ms: int | None
+
+
+class SourceRow(Struct, frozen=True, gc=False):
+    """The entry of a source, also of one that was compacted. `sealed`: it is what was written."""
+
+    source: Source
+    seq: int
+    identity: bytes
+    sealed: bool = True
+
+
+@runtime_checkable
+class JournalRows(Protocol):
+    """A ledger that keeps journals: what has to be known of them. They are changed by batches."""
+
+    async def journal(self, run_id: str) -> Outcome[JournalRow | None, Unavailable]: ...
+
+    async def journals(
+        self, *, after: str | None = None, limit: int = 1000
+    ) -> Outcome[tuple[JournalRow, ...], Unavailable]:
+        """The journals in ascending order of their runs, those after `after`; also of runs that were forgotten."""
+        ...
+
+    async def entries(
+        self, run_id: str, *, after: int | None = None, event_types: Collection[str] | None = None, limit: int = 512
+    ) -> Outcome[EntryPage, Unavailable]:
+        """The entries of a run after a number. The floor is read with them, in one snapshot."""
+        ...
+
+    async def newest(self, limit: int) -> Outcome[tuple[EntryRow, ...], Unavailable]:
+        """The entries that were committed last, of all runs, the newest first."""
+        ...
+
+    async def entry_of(self, run_id: str, source: Source) -> Outcome[SourceRow | None, Unavailable]: ...
+
+    async def sources(
+        self, run_id: str, *, after: Source | None = None, limit: int = 1000
+    ) -> Outcome[tuple[SourceRow, ...], Unavailable]:
+        """All sources of a run's journal in ascending order of id and number, those after `after`."""
+        ...
+
+    async def checkpoints(self, run_id: str) -> Outcome[tuple[CheckpointRow, ...], Unavailable]:
+        """The checkpoints of a run, the newest first."""
+        ...
+
+    async def rewinds(self, run_id: str) -> Outcome[tuple[RewindRow, ...], Unavailable]:
+        """The rewinds of a run's journal, in their order."""
+        ...
+
+
+@runtime_checkable
+class CacheRows(Protocol):
+    """A ledger that keeps a step cache: what has to be known of it. It is changed by batches."""
+
+    async def cache_changes(self) -> Outcome[int, Unavailable]:
+        """A number that every change of the step cache raises: of a head, a recorded row, an entry that speaks of it,
+        and of a journal that is compacted, rewound or forgotten."""
+        ...
+
+    async def provenance(self, *, after: int = 0, limit: int = 10_000) -> Outcome[tuple[EntryRow, ...], Unavailable]:
+        """The entries of all runs that speak of the step cache, in the order of their commits; after that `no`."""
+        ...
+
+    async def head(self, key_digest: str) -> Outcome[HeadRow | None, Unavailable]: ...
+
+    async def heads(
+        self, *, after: str = "", created_before_ms: int | None = None, limit: int = 10_000
+    ) -> Outcome[tuple[HeadRow, ...], Unavailable]:
+        """The heads in ascending order of their keys, those after `after`, and recorded before that instant."""
+        ...
+
+    async def recorded(self, ref: RecordedRef) -> Outcome[StoredRow | None, Unavailable]:
+        """A recorded row; a damaged one says so."""
+        ...
+
+    async def recorded_of(
+        self, run_id: str, *, after: RecordedRef | None = None, limit: int = 1000
+    ) -> Outcome[tuple[RecordedRef, ...], Unavailable]:
+        """The rows that a run recorded, in ascending order of key and number; those after `after`."""
+        ...
+
+    async def are_recorded(self, refs: Sequence[RecordedRef]) -> Outcome[frozenset[RecordedRef], Unavailable]:
+        """Those of the refs that have a row, damaged or not."""
+        ...
