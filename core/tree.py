@@ -22,6 +22,7 @@ __all__ = [
     "changes",
     "diff_identity",
     "node_form",
+    "outputs_identity",
     "path_order",
     "tree_digest",
 ]
@@ -70,6 +71,12 @@ def diff_identity(made: Iterable[NodeChange]) -> str:
 def bundle_identity(made: Iterable[NodeChange]) -> str:
     """The identity of one copy-back: what came out, and what it replaces."""
     return "bundle1_" + _identity([[it.path, _form(it.before), _form(it.after)] for it in _ordered(made)])
+
+
+def outputs_identity(after: Iterable[tuple[str, Node | None]]) -> str:
+    """The identity of what stands at the targets of a step, whatever stood there before; `None` is nothing."""
+    entries = [[path, _form(node)] for path, node in sorted(after, key=lambda it: path_order(it[0]))]
+    return "outputs1_" + _digest({"kind": "workspace-outputs", "v": 1, "entries": entries})
 
 
 def tree_digest(tree: Tree) -> str:

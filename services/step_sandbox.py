@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from io import BufferedIOBase, TextIOWrapper
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
 from ..core.outcome import Outcome
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ..core.boundary import Boundary
     from ..core.command import Command, CommandOutput
     from ..core.evidence import Evidence
+    from ..core.measured import MeasuredReads
+    from ..core.outputs import Outputs
+    from ..core.replay import BoundaryCorruption, MissingArtifact, ReplayFailure
     from ..core.step_sandbox import (
         Accepted,
         BodyFailed,
@@ -45,6 +48,8 @@ __all__ = [
     "Accepted",
     "BodyFailed",
     "Boundary",
+    "BoundaryCorruption",
+    "CachingTransaction",
     "Command",
     "CommandOutput",
     "Evidence",
@@ -54,8 +59,12 @@ __all__ = [
     "LimitExceeded",
     "MaterializationConflict",
     "Materialized",
+    "MeasuredReads",
+    "MissingArtifact",
     "MissingOutput",
     "OpenMode",
+    "Outputs",
+    "ReplayFailure",
     "StepSandbox",
     "SurvivingRemoval",
     "UndeclaredRead",
@@ -69,7 +78,7 @@ __all__ = [
     "WorkspaceTransaction",
 ]
 
-_VALUES: Final = ("boundary", "command", "evidence", "step_sandbox")
+_VALUES: Final = ("boundary", "command", "evidence", "step_sandbox", "measured", "outputs", "replay")
 """Where in the core the values are."""
 
 if not TYPE_CHECKING:  # an application without a sandbox opens sooner if it does not make their classes
@@ -225,6 +234,37 @@ class WorkspaceTransaction(Protocol):
 
         A target, or a declared read, that is not as it was when the step began is a conflict. A second call writes
         nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class CachingTransaction(WorkspaceTransaction, Protocol):
+    """A transaction whose results can be kept and brought back. Of one that is none of these nothing is cached."""
+
+    async def measure(self, boundary: Boundary) -> Outcome[MeasuredReads, LimitExceeded | WorkspaceError]:
+        """What the declared reads are now, read whole; what `execute` would refuse to read is refused alike.
+
+        Nothing is copied, and nothing is executed. A file that is written meanwhile is measured as what was read of it.
+        """
+        ...
+
+    async def record(self, accepted: Accepted[object]) -> Outcome[Outputs, LimitExceeded | WorkspaceError]:
+        """What stands at the declared targets after an accepted result of this transaction, materialized or not.
+
+        When it answers, the bytes of all that is not in the record itself are in the artifact store. A result that
+        departed from its boundary, or could not be replayed, is refused. The host is neither asked nor changed.
+        """
+        ...
+
+    async def replay(
+        self, boundary: Boundary, outputs: Outputs, reads: MeasuredReads
+    ) -> Outcome[Materialized, ReplayFailure]:
+        """Make the declared targets on the host what a record says: all of it, or nothing, also after a crash.
+
+        What stands there right already is not written. In a declared tree what the record does not have goes, also
+        what the step never saw. A declared read that is not as measured, or a target that somebody changes meanwhile,
+        is a conflict; a record that names what the boundary does not declare is refused before any write.
         """
         ...
 
