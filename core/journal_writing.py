@@ -1,7 +1,7 @@
 """What a ledger writes of journals and the step cache, decided purely; every host writes what comes out.
 
 A host holds what is stored, as `Held` asks for it, and with it what was decided before, as if it were stored too.
-`JournalWriter` numbers and hashes entries, finds out what becomes of rows and heads, and collects what is to be written.
+`JournalWriter` numbers and hashes entries, finds out what becomes of rows and heads, and collects what to write.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Held(Protocol):
 
     def keep_head(self, key_digest: str, head: HeldHead | None) -> None: ...
 
-    def held_seal(self, ref: RecordedRef) -> bytes | None:
-        """The seal of a recorded row, None where there is none."""
+    def held_row(self, ref: RecordedRef) -> tuple[bytes, bytes] | None:
+        """The seal and the result digest of a recorded row, None where there is none."""
         ...
 
     def keep_row(self, row: SealedRow) -> None: ...
@@ -140,9 +140,8 @@ class JournalWriter:
             )
         ref = RecordedRef(row.key_digest, row.run_id, row.seq or 0)
         sealed = SealedRow(row, ref, seal(row), result_digest(row.result))
-        placed = place(
-            ref, sealed.result_digest, sealed.seal, self._held.held_seal(ref), self._held.held_head(row.key_digest)
-        )
+        known, head = self._held.held_row(ref), self._held.held_head(row.key_digest)
+        placed = place(ref, sealed.result_digest, sealed.seal, None if known is None else known[0], head)
         if placed.writes_row:
             if write.admits:
                 self._say(row.run_id, provenance_entry("recorded", ref))
@@ -170,8 +169,8 @@ class JournalWriter:
         """Put exactly this row in force, if it is recorded."""
         if write.row is None:
             self._put_in_force(write.key_digest, None)
-        elif self._held.held_seal(write.row) is not None:
-            self._put_in_force(write.key_digest, HeldHead(write.row, None))
+        elif (known := self._held.held_row(write.row)) is not None:
+            self._put_in_force(write.key_digest, HeldHead(write.row, known[1]))
 
     def _say(self, run_id: str, entry: NewEntry) -> None:
         _ = self.append(run_id, (entry,))

@@ -15,10 +15,10 @@ __all__ = ["CacheFold", "Compacted", "Explanation", "KeyVerdict", "Rebuilt", "Re
 KeyVerdict: TypeAlias = Literal[
     "restored", "retired", "removed", "ambiguous", "ledger_missing", "unproven", "not_admitted"
 ]
-"""What the journal says of a key: this row is in force; it was retired, by the action and for the reason that are named;
-it was removed by a sweep, retention, an eviction, or because it was damaged; two rows are in force, one of which went
-without an entry; the row is not recorded any more; what would prove it is gone; nobody here admitted the live head, as
-one that came from a shared tier."""
+"""What the journal says of a key: this row is in force; it was retired, by the action and for the reason named; it was
+removed by a sweep, retention, an eviction, or because it was damaged; two rows are in force, one of which went without
+an entry; the row is not recorded any more; what would prove it is gone; nobody here admitted the live head, as one that
+came from a shared tier."""
 
 
 @dataclass(frozen=True, slots=True)
