@@ -6,6 +6,7 @@ put in without the hashes of all that follow being wrong. A rewind is a link too
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -14,7 +15,7 @@ from msgspec.msgpack import Encoder
 
 from .journal import Source
 
-__all__ = ["START", "EntryRow", "NewEntry", "RewindRow", "identity_of", "link", "link_rewind"]
+__all__ = ["START", "EntryRow", "NewEntry", "RewindRow", "chain_after", "identity_of", "link", "link_rewind"]
 
 START: Final = bytes(32)
 """The hash before the first entry of a run."""
@@ -80,8 +81,18 @@ def link(previous: bytes, run_id: str, seq: int, at_ms: int, entry: NewEntry | E
 
 
 def link_rewind(kept: bytes, run_id: str, generation: int, from_seq: int, to_seq: int, at_ms: int) -> bytes:
-    """The hash that entries after a rewind go on from; `kept` is that of the entry `to_seq`."""
+    """The hash that entries after a rewind go on from; `kept` is that of the last entry that stays, or `START`."""
     return sha256(kept + _encode((run_id, "rewind", generation, from_seq, to_seq, at_ms))).digest()
+
+
+def chain_after(entry: EntryRow, next_seq: int, rewinds: Iterable[RewindRow]) -> bytes:
+    """The hash that the entry `next_seq` goes on from, the next one that there is after `entry`.
+
+    It is that of the last rewind to a place between them, if there was one: a later one would have removed the next
+    entry, and an earlier one has left nothing.
+    """
+    between = [each for each in rewinds if entry.seq <= each.to_seq < next_seq]
+    return max(between, key=lambda each: each.generation).chain if between else entry.chain
 
 
 def identity_of(event_type: str, payload: bytes, meta: bytes | None) -> bytes:

@@ -20,7 +20,6 @@ from ...core.batch import (
     ChangeRun,
     Commit,
     Committed,
-    CreateStore,
     CutLog,
     DeleteStore,
     Document,
@@ -42,6 +41,7 @@ from ...core.batch import (
     WriteReceipt,
     WriteStep,
 )
+from ...core.journal import Source
 from ...core.judgement import check_writes, judge_next
 from ...core.model import Revision, StepId, StoreKey, Unavailable
 from ...core.outcome import Failure, Outcome, Success
@@ -54,11 +54,11 @@ from ...services.clock import Clock
 from ...services.ledger import DueRuns, News, PinPage, RunWeight, SignalPage, StoredPin, StoreTip, Verdict
 from ..listeners import Listeners
 from .history import History, StoreWrite
+from .journal_reading import CLOSED, JournalReading
+from .journals import Journals, JournalWrite, JournalWrites
 from .waiting import Waiting
 
 __all__ = ["MemoryLedger"]
-
-CLOSED: Final = Unavailable("the ledger is closed", "no")
 
 CLAIMABLE: Final[frozenset[RunState]] = frozenset({"pending", "running", "waiting"})
 
@@ -72,6 +72,7 @@ class _Tables:
     runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])  # in the order of their start
     steps: dict[str, dict[str, StepRow]] = field(default_factory=dict[str, dict[str, StepRow]])
     waiting: Waiting = field(default_factory=Waiting)
+    journals: Journals = field(default_factory=Journals)
     last_no: int = 0
 
     def tip(self, key: StoreKey) -> Revision | None:
@@ -90,6 +91,15 @@ class _Tables:
 
     def generation(self, key: StoreKey, step: StepId) -> int | None:
         return self.waiting.generation(key, step)
+
+    def source(self, run_id: str, source: Source) -> bytes | None:
+        return self.journals.identity(run_id, source)
+
+    def journal(self, run_id: str) -> tuple[int, int | None]:
+        return self.journals.place(run_id)
+
+    def cache_changes(self) -> int:
+        return self.journals.changes
 
     def erase(self, write: EraseStore) -> None:
         """As `EraseStore` says."""
@@ -111,7 +121,7 @@ class _Tables:
 
 
 @final
-class MemoryLedger:
+class MemoryLedger(JournalReading):
     """A ledger whose commits are steps of the event loop: each whole, in the order in which they were called."""
 
     def __init__(self, clock: Clock) -> None:
@@ -120,6 +130,14 @@ class MemoryLedger:
         self._commits = 0
         self._listeners = Listeners()
         self._closed = False
+
+    @property
+    def kept(self) -> Journals:
+        return self._tables.journals
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     def close(self) -> None:
         """Every later call answers `Unavailable`."""
@@ -322,8 +340,11 @@ class MemoryLedger:
         revision: Revision | None = None
         seqs: list[int] = []
         registered: list[Registered] = []
+        written = JournalWrites(self._tables.journals, self._clock.now_ms())
         for write in batch.writes:
-            if isinstance(write, StoreWrite):
+            if isinstance(write, JournalWrite):
+                written.write(write)
+            elif isinstance(write, StoreWrite):
                 seqs.append(self._change_store(write))
                 revision = write.revision
             elif isinstance(write, RegisterWaiter):
@@ -331,7 +352,8 @@ class MemoryLedger:
             else:
                 self._write(write)
         self._commits += bool(batch.writes)
-        return Success(Committed(revision, tuple(seqs), tuple(registered)))
+        found = (tuple(written.appended), tuple(written.recorded), tuple(written.evicted))
+        return Success(Committed(revision, tuple(seqs), tuple(registered), *found))
 
     def _change_store(self, write: StoreWrite) -> int:
         seq = self._tables.history.change(write, self._clock.now_ms())
@@ -352,6 +374,7 @@ class MemoryLedger:
         )
 
     def _write(self, write: Write) -> None:
+        assert not isinstance(write, JournalWrite | StoreWrite | RegisterWaiter)  # these have an answer
         tables = self._tables
         match write:
             case WriteBase(seq, document):
@@ -388,8 +411,6 @@ class MemoryLedger:
                 tables.runs.pop(run_id, None)
             case SweepSignals():
                 pass  # what is read is not kept here
-            case CreateStore() | PatchStore() | DeleteStore() | RegisterWaiter():
-                raise AssertionError("a change of a store and a registration have an answer, which their calls give")
 
 
 def _free_at_ms(row: RunRow, dead: Sequence[str]) -> float:
