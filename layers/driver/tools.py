@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...services.clock import Clock
 from ...services.ids import Ids
+from ...services.journal import JoinableJournal, Journal
 from ...services.ledger import Ledger
 from ...services.store import Joinable, Lookable, Store
 from ...services.waiters import JoinableWaiters, Waiters
@@ -29,6 +30,7 @@ class Services:
     wake_bus: WakeBus
     clock: Clock
     ids: Ids
+    journal: Journal | None = None
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,15 @@ class Tools(Services):
     the types of signals.
     """
 
-    pool: Pool
-    on_wait: Callable[[], None]
-    signal_types: SignalTypes
+    pool: Pool = field(kw_only=True)
+    on_wait: Callable[[], None] = field(kw_only=True)
+    signal_types: SignalTypes = field(kw_only=True)
 
     @classmethod
     def of(cls, given: Services, pool: Pool, on_wait: Callable[[], None], signal_types: SignalTypes) -> Tools:
         """Those over these services."""
-        services = (given.ledger, given.store, given.waiters, given.wake_bus, given.clock, given.ids)
-        return cls(*services, pool, on_wait, signal_types)
+        services = (given.ledger, given.store, given.waiters, given.wake_bus, given.clock, given.ids, given.journal)
+        return cls(*services, pool=pool, on_wait=on_wait, signal_types=signal_types)
 
     @cached_property
     def joinable(self) -> Joinable | None:
@@ -66,3 +68,9 @@ class Tools(Services):
     def joinable_waiters(self) -> JoinableWaiters | None:
         """The waiters, if they can be changed in a batch of the caller's."""
         return self.waiters if isinstance(self.waiters, JoinableWaiters) else None
+
+    @cached_property
+    def joinable_journal(self) -> JoinableJournal | None:
+        """The journal, if it can be appended to in a batch of the caller's."""
+        journal: object = self.journal
+        return journal if isinstance(journal, JoinableJournal) else None
