@@ -12,6 +12,7 @@ import click
 from ....services.ledger import CannotOpen
 from ....services.step_sandbox import WorkspaceRefusal
 from ..open import is_unicode
+from .backup import backup, restore
 from .doctor import doctor
 from .gc import gc
 from .options import Settings, shared
@@ -44,7 +45,23 @@ def root() -> None:
     """Durable workflows and typed stores in one SQLite file, and steps in a sandbox."""
 
 
-COMMANDS: Final = (run, worker, runs, show, signal, cancel, resume, stores, store, sandbox, gc, purge, doctor)
+COMMANDS: Final = (
+    run,
+    worker,
+    runs,
+    show,
+    signal,
+    cancel,
+    resume,
+    stores,
+    store,
+    sandbox,
+    gc,
+    purge,
+    backup,
+    restore,
+    doctor,
+)
 
 for command in COMMANDS:
     root.add_command(command)
