@@ -66,8 +66,8 @@ class LedgerEngine:
         self._owner = name_owner(services.ids.new())
         self._pool = Pool()
         self._signal_types = SignalTypes()
-        self._mailbox = Mailbox(services.ledger, services.wake_bus)
-        self._interventions = Interventions(services.ledger, services.clock)
+        self._mailbox = Mailbox(services)
+        self._interventions = Interventions(services)
         self._listeners = ResultListeners(services.ledger, services.clock, self._drives)
         self._poll = poll
         drives = drive and bool(self._workflows)

@@ -12,9 +12,9 @@ from ...core.model import Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.run import RunColumns, RunRow
 from ...core.waiter import WaiterRow
-from ...services.clock import Clock
 from ...services.engine import RunNotFound
-from ...services.ledger import Ledger
+from .telling import telling
+from .tools import Services
 
 __all__ = ["Interventions"]
 
@@ -23,11 +23,12 @@ __all__ = ["Interventions"]
 class Interventions:
     """Reads and changes of rows of runs, whoever owns these."""
 
-    __slots__ = ("_clock", "_ledger")
+    __slots__ = ("_clock", "_journal", "_ledger")
 
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
-        self._ledger = ledger
-        self._clock = clock
+    def __init__(self, services: Services) -> None:
+        self._ledger = services.ledger
+        self._clock = services.clock
+        self._journal = services.joinable_journal
 
     async def row(self, id: str) -> Outcome[RunRow, RunNotFound | Unavailable]:
         """The row of a run as it is now."""
@@ -114,7 +115,7 @@ class Interventions:
     async def _change(self, row: RunRow, columns: RunColumns, *writes: Write) -> Outcome[bool, Unavailable]:
         """Change a run that still stands at this fence. False: it does not any more. `writes` go with it."""
         batch = Batch((RunFence(row.id, row.fence),), (*writes, ChangeRun(row.id, columns)))
-        verdict = await self._ledger.commit(batch)
+        verdict = await self._ledger.commit(telling(self._journal, row.id, batch))
         match verdict:
             case Success():
                 return Success(True)

@@ -19,6 +19,7 @@ from ...core.waiting_on import until_text
 from .intervening import Interventions
 from .pause import Pauses
 from .record import RunRecord
+from .telling import telling
 from .tools import Tools
 
 __all__ = ["Leaving"]
@@ -95,7 +96,7 @@ class Leaving:
                     continue
                 left = found.unwrap()
             batch = Batch((self._record.fence,), (*self._removals(left), self._given_back()))
-            verdict = await self._tools.ledger.commit(batch)
+            verdict = await self._tools.ledger.commit(telling(self._tools.joinable_journal, self._record.row.id, batch))
             if isinstance(verdict, Success):
                 await self._forget_all(left)
                 if self._record.erased:
@@ -116,7 +117,7 @@ class Leaving:
         read = await self._tools.ledger.run(self._record.row.id)
         row = None if isinstance(read, Failure) else read.unwrap()
         if row is not None and row.cancel_requested:
-            _ = await Interventions(self._tools.ledger, self._tools.clock).cancel(row.id)
+            _ = await Interventions(self._tools).cancel(row.id)
 
     def _given_back(self) -> ChangeRun:
         if self._ends_cancelled:

@@ -12,8 +12,8 @@ from ...core.model import TooLarge, Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.signal import UNREAD_SIGNALS, SignalRow
 from ...core.step import VALUE_BYTES
-from ...services.ledger import Ledger
-from ...services.wake_bus import WakeBus
+from .telling import telling
+from .tools import Services
 
 __all__ = ["Mailbox"]
 
@@ -50,9 +50,10 @@ class Mailbox:
     never does: those that it is sending count too.
     """
 
-    def __init__(self, ledger: Ledger, wake_bus: WakeBus) -> None:
-        self._ledger = ledger
-        self._wake_bus = wake_bus
+    def __init__(self, services: Services) -> None:
+        self._ledger = services.ledger
+        self._wake_bus = services.wake_bus
+        self._journal = services.joinable_journal
         self._boxes: OrderedDict[str, _Box] = OrderedDict()
 
     async def send(self, row: SignalRow) -> Outcome[bool, TooLarge | Unavailable]:
@@ -83,7 +84,8 @@ class Mailbox:
         if not counted.unwrap():
             return Success(True)
         try:
-            verdict = await self._ledger.commit(Batch((RunOpen(row.run_id),), (SendSignal(row),)))
+            batch = telling(self._journal, row.run_id, Batch((RunOpen(row.run_id),), (SendSignal(row),)))
+            verdict = await self._ledger.commit(batch)
         finally:
             box.sending -= 1
             box.sent.set()

@@ -27,6 +27,7 @@ from .catch_up import PATIENCE_MS, CatchUp
 from .doorbell import Doorbell, Moment
 from .pause import Pauses
 from .race import Races
+from .telling import Told
 from .tools import Tools
 from .turnstile import Turnstile
 from .wait import Reason, Waits
@@ -323,13 +324,13 @@ class RunRecord:
 
         Raises Suspended once the run is lost, or set aside.
         """
-        batch = Batch((self.fence,), writes)
-        verdict = await self._tools.ledger.commit(batch)
+        batch = Told(self._tools.ledger, self._tools.joinable_journal, self.row.id, Batch((self.fence,), writes))
+        verdict = await batch.commit()
         if not isinstance(verdict, Success):
             pauses = Pauses()
             while isinstance(verdict, Failure):
                 _ = await self.try_again(verdict.failure(), pauses, losable=False)
-                verdict = await self._tools.ledger.commit(batch)
+                verdict = await batch.commit()
         committed = verdict.unwrap()
         return committed.registered if isinstance(committed, Committed) else ()
 

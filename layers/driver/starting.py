@@ -13,6 +13,7 @@ from ...core.outcome import Failure, Outcome, Success
 from ...core.run import WANTS_OWNER, RunRow, next_state
 from ...services.engine import RunMismatch
 from ...services.workflow import AnyWorkflow
+from .telling import telling
 from .tools import Services
 from .worker import Worker
 
@@ -26,12 +27,13 @@ ARGUMENT_BYTES = 2 * 2**20
 class Starts:
     """The runs that one engine starts. Those that it can drive are its own, `owner`'s, from the begin."""
 
-    __slots__ = ("_clock", "_ids", "_ledger", "_owner", "_worker", "_workflows")
+    __slots__ = ("_clock", "_ids", "_journal", "_ledger", "_owner", "_worker", "_workflows")
 
     def __init__(
         self, services: Services, owner: str, workflows: Mapping[str, AnyWorkflow], worker: Worker | None
     ) -> None:
         self._ledger = services.ledger
+        self._journal = services.joinable_journal
         self._clock = services.clock
         self._ids = services.ids
         self._owner = owner
@@ -47,7 +49,8 @@ class Starts:
         if len(arguments) > ARGUMENT_BYTES:
             return Failure(TooLarge(f"the arguments of run {run_id!r}", len(arguments), ARGUMENT_BYTES))
         row = self._new_row(run_id, workflow, arguments)
-        verdict = await self._ledger.commit(Batch((NoRun(run_id),), (InsertRun(row),)))
+        batch = telling(self._journal, run_id, Batch((NoRun(run_id),), (InsertRun(row),)))
+        verdict = await self._ledger.commit(batch)
         match verdict:
             case Success():
                 if self._worker is not None and row.owner is not None:

@@ -8,29 +8,39 @@ from msgspec.structs import replace
 
 from ...core.batch import Batch, Write, WriteStep
 from ...core.codec import error_json
-from ...core.model import StoreKey
-from ...core.outcome import Outcome, Success
+from ...core.model import StoreKey, Unavailable
+from ...core.outcome import Failure, Outcome, Success
+from ...core.run_events import Changed
 from ...core.step import Pin, StepRow
 from ...core.store_outcome import Named, StoreFailure, write_outcome
 from ...services.step import Suspended
 from ..recorded import as_recorded, is_misuse, left_by_exit
 from .record import RunRecord
+from .telling import look_up, telling
+from .tools import Tools
 
 __all__ = ["StoreCall"]
 
 
 @final
 class StoreCall:
-    """Its row is numbered once, however often its batch is planned."""
+    """Its row is numbered once, however often its batch is planned.
 
-    __slots__ = ("_record", "_row", "_store", "_writes", "numbered")
+    `creates` is the instance of the store that its operation would make; `is_unclear`: its batch may be committed.
+    """
 
-    def __init__(self, record: RunRecord, row: StepRow, store: StoreKey) -> None:
+    __slots__ = ("_record", "_row", "_store", "_told", "_tools", "_writes", "creates", "is_unclear", "numbered")
+
+    def __init__(self, record: RunRecord, row: StepRow, store: StoreKey, tools: Tools) -> None:
         self._record = record
         self._row = row
         self._store = store
+        self._tools = tools
         self._writes: tuple[Write, ...] | None = None
+        self._told: StepRow | None = None
         self.numbered: StepRow | None = None
+        self.creates: str | None = None
+        self.is_unclear = False
 
     def row(self, outcome: Outcome[Named, StoreFailure]) -> StepRow:
         """The row that records this outcome, pinning the revision whose state is to be read back."""
@@ -65,7 +75,31 @@ class StoreCall:
             self.numbered = replace(row, position=self.numbered.position, recorded_at_ms=self.numbered.recorded_at_ms)
         if self._writes is None:
             self._writes = (*self._record.waiter_removal(row.key), *self._record.going_on())
-        return Batch((self._record.fence,), (WriteStep(self.numbered), *self._writes))
+        batch = Batch((self._record.fence,), (WriteStep(self.numbered), *self._writes))
+        if self.numbered == self._told:
+            return batch
+        return telling(self._tools.joinable_journal, row.run_id, batch, self._changed(outcome))
+
+    def _changed(self, outcome: Outcome[Named, StoreFailure]) -> Changed | None:
+        """What the operation changes, if it comes to this outcome."""
+        if isinstance(outcome, Failure) or self._record.history.was_dropped(self._row.key):
+            return None  # what a dropped call has done is not done again: its receipt answers
+        named = outcome.unwrap()
+        revision = named.revision
+        if named.kind == "snapshot" and (revision is None or revision.instance_id != self.creates):
+            return None
+        return Changed(self._store, revision)
+
+    async def find_out(self) -> Outcome[None, Unavailable]:
+        """Before the operation is tried again: whether its row is committed, and the journal told."""
+        if not self.is_unclear or self.numbered is None or self._tools.joinable_journal is None:
+            return Success(None)
+        batch = Batch((), (WriteStep(self.numbered),))
+        found = await look_up(self._tools.ledger, self._row.run_id, batch)
+        if isinstance(found, Failure):
+            return found
+        self._told = self.numbered if found.unwrap() else None
+        return Success(None)
 
     async def come_first(self) -> None:
         """In a race that is not decided, wait until only this call may decide it: so what it takes is not lost.

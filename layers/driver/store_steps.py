@@ -28,6 +28,7 @@ from .pause import Pauses
 from .record import RunRecord
 from .steps import raise_recorded
 from .store_call import StoreCall
+from .telling import is_unclear
 from .tools import Tools
 
 __all__ = ["Cancelled", "Passing", "StoreSteps", "Told", "mapped", "named_of", "recorded_outcome", "told", "unanswered"]
@@ -76,6 +77,7 @@ class StoreSteps:
 
     def __init__(self, record: RunRecord, tools: Tools) -> None:
         self._record = record
+        self._tools = tools
         self._joinable = tools.joinable
 
     async def recorded(
@@ -93,7 +95,7 @@ class StoreSteps:
         asked = await self._record.begin(key, kind, str(store))
         if asked.row is not None:
             return await self._recalled(asked.row, read)
-        call = StoreCall(self._record, self._record.new(key, kind, str(store)), store)
+        call = StoreCall(self._record, self._record.new(key, kind, str(store)), store, self._tools)
         outcome = await self.concluded(call, key, kind, store, live)
         if isinstance(outcome, Failure):
             return outcome
@@ -157,7 +159,15 @@ class StoreSteps:
             named = mapped(outcome, name)
             return call.join(named) if is_final(named) else Batch()
 
-        outcome = mapped(await self.insistently(lambda: store.apply(operation, join)), partial(told, name))
+        async def attempt() -> Outcome[_A, StoreFailure | Passing]:
+            found = await call.find_out()
+            if isinstance(found, Failure):
+                return found
+            applied = await store.apply(operation, join)
+            call.is_unclear = is_unclear(applied)
+            return applied
+
+        outcome = mapped(await self.insistently(attempt), partial(told, name))
         if not is_final(outcome):
             call.cut()
         return outcome

@@ -188,7 +188,7 @@ class StoreWaits:
             await record.hand_over(asked.row)
             return recorded_outcome(asked.row)
         row = asked.row or to_wait(record.new(key, kind, str(store)), timeout_ms)
-        call = StoreCall(record, replace(row, status="done", at_ms=None), store)
+        call = StoreCall(record, replace(row, status="done", at_ms=None), store, self._tools)
         wait = _Wait(self, looking, kind, row, live, queue, is_new=asked.row is None)
 
         async def ended(call: StoreCall) -> Outcome[Told[Named], StoreFailure]:

@@ -121,6 +121,7 @@ class DrivenStores:
                 return mapped(found, partial(told, name))
             value = await resolve_initial(initial)
             operation = Create(store_key, definition.schema, value, self._ids.new())
+            call.creates = operation.instance_id
             plain = partial(self._store.get_or_create, definition, id, value)
             return await self._steps.apply(call, operation, name, plain)
 

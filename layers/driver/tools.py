@@ -32,6 +32,12 @@ class Services:
     ids: Ids
     journal: Journal | None = None
 
+    @cached_property
+    def joinable_journal(self) -> JoinableJournal | None:
+        """The journal, if it can be appended to in a batch of the caller's."""
+        journal: object = self.journal
+        return journal if isinstance(journal, JoinableJournal) else None
+
 
 @dataclass(frozen=True)
 class Tools(Services):
@@ -68,9 +74,3 @@ class Tools(Services):
     def joinable_waiters(self) -> JoinableWaiters | None:
         """The waiters, if they can be changed in a batch of the caller's."""
         return self.waiters if isinstance(self.waiters, JoinableWaiters) else None
-
-    @cached_property
-    def joinable_journal(self) -> JoinableJournal | None:
-        """The journal, if it can be appended to in a batch of the caller's."""
-        journal: object = self.journal
-        return journal if isinstance(journal, JoinableJournal) else None

@@ -24,6 +24,7 @@ from ...services.ledger import DueRuns, News
 from ...services.workflow import AnyWorkflow
 from .owner import is_provably_dead
 from .run import RunDriver
+from .telling import telling
 from .tools import Tools
 
 __all__ = ["Worker"]
@@ -220,7 +221,8 @@ class Worker:
         rows = read.unwrap()
         position = max((step.position or 0 for step in rows), default=0)
         columns = claim(row, self._owner, self._tools.clock.now_ms(), position)
-        verdict = await ledger.commit(Batch((RunFence(row.id, row.fence),), (ChangeRun(row.id, columns),)))
+        taking = Batch((RunFence(row.id, row.fence),), (ChangeRun(row.id, columns),))
+        verdict = await ledger.commit(telling(self._tools.joinable_journal, row.id, taking))
         match verdict:
             case Success():
                 pass
