@@ -13,8 +13,10 @@ from ....services.ledger import CannotOpen
 from ....services.step_sandbox import WorkspaceRefusal
 from ..open import is_unicode
 from .backup import backup, restore
+from .cache import cache
 from .doctor import doctor
 from .gc import gc
+from .journal import journal
 from .options import Settings, shared
 from .output import Output
 from .problem import INTERRUPTED, WRONG_USAGE, Problem, cannot_open
@@ -25,6 +27,7 @@ from .sandbox import sandbox
 from .signals import signal
 from .stores import store, stores
 from .version import stepwell_version
+from .words_first import WithOwn
 from .worker import worker
 
 __all__ = ["main"]
@@ -54,7 +57,9 @@ COMMANDS: Final = (
     cancel,
     resume,
     stores,
-    store,
+    WithOwn(store, purge),
+    journal,
+    cache,
     sandbox,
     gc,
     purge,

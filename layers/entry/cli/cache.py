@@ -1,0 +1,152 @@
+"""`cache`: the heads of the step cache, made anew from the journal, compared with it, and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from ....core.journal import Compacted
+from ....core.outcome import Failure
+from ....core.step_cache import RecordedRef
+from ....services.cache_fold import CacheFold, Explanation, Rebuilt, Verification
+from ...layer import get
+from .journal import compacted
+from .options import Settings, open_existing, run_blocking, shared, value_of
+from .output import Output
+from .problem import FAILED, problem_of
+
+__all__ = ["cache"]
+
+
+def _counts(rebuilt: Rebuilt) -> dict[str, int]:
+    return {
+        "runs": rebuilt.runs,
+        "compacted": rebuilt.compacted,
+        "rewound": rebuilt.rewound,
+        "admitted": rebuilt.admitted,
+        "retired": rebuilt.retired,
+        "heads": rebuilt.heads,
+    }
+
+
+@click.group()
+def cache() -> None:
+    """What is in force in the step cache, and what the journal says of it."""
+
+
+@cache.command()
+@shared()
+@click.pass_obj
+def rebuild(settings: Settings) -> None:
+    """Put in force what the journal proves, and nothing else. Workers may go on meanwhile."""
+    rebuilt = run_blocking(_rebuild(settings))
+    output = settings.output
+    if output.as_json:
+        output.json({**_counts(rebuilt), "keys": [_explanation_json(each) for each in rebuilt.keys]})
+        return
+    output.pairs(_counts(rebuilt).items())
+    _print_keys(output, (each for each in rebuilt.keys if each.verdict != "restored"))
+
+
+async def _rebuild(settings: Settings) -> Rebuilt:
+    async with open_existing(settings) as app:
+        rebuilt = await get(app.env, CacheFold).rebuild()
+        if isinstance(rebuilt, Failure):
+            failure = rebuilt.failure()
+            raise compacted(failure) if isinstance(failure, Compacted) else problem_of(failure)
+        return rebuilt.unwrap()
+
+
+@cache.command()
+@shared()
+@click.pass_obj
+@click.pass_context
+def verify(context: click.Context, settings: Settings) -> None:
+    """Compare what is in force with what the journal proves; nothing is written. Exit code 1: they differ."""
+    found = run_blocking(_verify(settings))
+    output = settings.output
+    counts = {
+        "matching": found.matching,
+        "missing": found.missing,
+        "extra": found.extra,
+        "different": found.different,
+    }
+    differing = [each for each in found.keys if each.difference not in (None, "matching")]
+    if output.as_json:
+        output.json({**counts, "keys": [_explanation_json(each) for each in differing]})
+    else:
+        output.pairs(counts.items())
+        _print_keys(output, differing)
+    if found.missing or found.extra or found.different:
+        output.note("`stepwell cache rebuild` makes them agree")
+        context.exit(FAILED)
+
+
+async def _verify(settings: Settings) -> Verification:
+    async with open_existing(settings) as app:
+        return value_of(await get(app.env, CacheFold).verify())
+
+
+@cache.command()
+@click.argument("key")
+@shared()
+@click.pass_obj
+def explain(settings: Settings, key: str) -> None:
+    """Tell what became of a cache key: which row is in force, or why none is, and where the journal says so."""
+    found = run_blocking(_explain(settings, key))
+    if settings.as_json:
+        settings.output.json(_explanation_json(found))
+        return
+    settings.output.pairs(
+        [
+            ("key", found.key_digest),
+            ("verdict", found.verdict),
+            ("row", _row(found.ref)),
+            ("action", found.action),
+            ("reason", found.reason),
+            ("said by", None if found.run_id is None else f"{found.run_id} {'' if found.seq is None else found.seq}"),
+            ("rows in question", ", ".join(filter(None, map(_row, found.rows))) or None),
+        ]
+    )
+
+
+async def _explain(settings: Settings, key: str) -> Explanation:
+    async with open_existing(settings) as app:
+        return value_of(await get(app.env, CacheFold).explain(key))
+
+
+def _print_keys(output: Output, keys: Iterable[Explanation]) -> None:
+    rows = [
+        (each.key_digest, each.difference, each.verdict, each.reason or each.action, _row(each.ref)) for each in keys
+    ]
+    if rows:
+        output.table(["key", "difference", "verdict", "why", "row"], rows, whole=("difference", "verdict"))
+
+
+def _row(ref: RecordedRef | None) -> str | None:
+    return None if ref is None else f"{ref.recorded_run_id} {ref.recorded_event_seq}"
+
+
+def _explanation_json(explanation: Explanation) -> dict[str, object]:
+    return {
+        "key_digest": explanation.key_digest,
+        "verdict": explanation.verdict,
+        "ref": _ref_json(explanation.ref),
+        "action": explanation.action,
+        "reason": explanation.reason,
+        "run_id": explanation.run_id,
+        "seq": explanation.seq,
+        "rows": [_ref_json(each) for each in explanation.rows],
+        "difference": explanation.difference,
+    }
+
+
+def _ref_json(ref: RecordedRef | None) -> dict[str, object] | None:
+    if ref is None:
+        return None
+    return {
+        "key_digest": ref.key_digest,
+        "recorded_run_id": ref.recorded_run_id,
+        "recorded_event_seq": ref.recorded_event_seq,
+    }
