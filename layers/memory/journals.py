@@ -130,6 +130,8 @@ class Journals:
         journal.entries = [entry for entry in journal.entries if entry.seq >= write.seq]
         if gone:
             journal.floor_chain = chain_after(gone[-1], write.seq, journal.rewinds)
+        elif between := [each for each in journal.rewinds if each.to_seq < write.seq and journal.held.floor is None]:
+            journal.floor_chain = max(between, key=lambda each: each.generation).chain
         elif journal.floor_chain is None:
             journal.floor_chain = START
         journal.held.floor, journal.carried = write.seq, write.carried
@@ -158,7 +160,8 @@ class Journals:
         if journal is None:
             return
         held = journal.held
-        self._journals[run_id] = _Journal(HeldJournal(run_id, held.last_seq, held.chain, held.generation, stored=True))
+        kept = HeldJournal(run_id, held.last_seq, held.chain, held.generation, stored=True)
+        self._journals[run_id] = _Journal(kept, floor_chain=held.chain)
         for ref in [ref for ref in self._rows if ref.recorded_run_id == run_id]:
             del self._rows[ref]
         self.changes += 1
