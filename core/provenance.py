@@ -28,6 +28,7 @@ __all__ = [
     "Carried",
     "Found",
     "Retirement",
+    "Row",
     "provenance_entry",
     "read_carried",
     "slot",
@@ -77,7 +78,8 @@ def slot(action: str, ref: RecordedRef) -> tuple[Source, bytes]:
 
 # --- what was found ---------------------------------------------------------
 
-_Row: TypeAlias = tuple[str, str, int]
+Row: TypeAlias = tuple[str, str, int]
+"""The members of a `RecordedRef`."""
 
 
 class Admission(Struct, frozen=True, array_like=True, gc=False):
@@ -101,8 +103,8 @@ class Retirement(Struct, frozen=True, array_like=True, gc=False):
 class Carried(Struct, frozen=True, array_like=True):
     """What entries that are gone said of rows."""
 
-    admitted: tuple[tuple[_Row, Admission], ...] = ()
-    retired: tuple[tuple[_Row, Retirement], ...] = ()
+    admitted: tuple[tuple[Row, Admission], ...] = ()
+    retired: tuple[tuple[Row, Retirement], ...] = ()
 
 
 class _Payload(Struct, frozen=True, gc=False):
@@ -112,7 +114,7 @@ class _Payload(Struct, frozen=True, gc=False):
     key_digest: str
     recorded_run_id: str
     recorded_event_seq: int
-    reason: str | None = None
+    reason: object = None
 
 
 _read: Final = JsonDecoder(_Payload).decode
@@ -128,32 +130,36 @@ class Found:
     __slots__ = ("admitted", "retired")
 
     def __init__(self) -> None:
-        self.admitted: dict[_Row, Admission] = {}
-        self.retired: dict[_Row, Retirement] = {}
+        self.admitted: dict[Row, Admission] = {}
+        self.retired: dict[Row, Retirement] = {}
 
     def add(self, entry: EntryRow) -> None:
         """Take note of an entry. One of another type, or that makes no sense, says nothing."""
         if entry.event_type != EVENT_TYPE:
             return
-        self.add_payload(entry.run_id, entry.seq, entry.no, entry.payload)
+        _ = self.add_payload(entry.run_id, entry.seq, entry.no, entry.payload)
 
-    def add_payload(self, run_id: str, seq: int, no: int, payload: bytes) -> None:
-        """The same for the payload of an entry of the type."""
+    def add_payload(self, run_id: str, seq: int, no: int, payload: bytes) -> Row | None:
+        """The same for the payload of an entry of the type: the row of which it says something, if it does."""
         try:
             said = _read(payload)
         except DecodeError:  # also what has other members, or of other types
-            return
+            return None
         action = said.action
         if action == "admitted":
             row = (said.key_digest, said.recorded_run_id, said.recorded_event_seq)
             known = self.admitted.get(row)
             if known is None or no < known.no:
                 self.admitted[row] = Admission(run_id, seq, no)
-        elif action in RETIRING:
-            row = (said.key_digest, said.recorded_run_id, said.recorded_event_seq)
-            self._retire(row, Retirement(run_id, seq, no, action, said.reason))
+            return row
+        if action not in RETIRING:
+            return None
+        row = (said.key_digest, said.recorded_run_id, said.recorded_event_seq)
+        reason = said.reason
+        self._retire(row, Retirement(run_id, seq, no, action, reason if isinstance(reason, str) else None))
+        return row
 
-    def _retire(self, row: _Row, retirement: Retirement) -> None:
+    def _retire(self, row: Row, retirement: Retirement) -> None:
         known = self.retired.get(row)
         if known is None or retirement.no < known.no:
             self.retired[row] = retirement
@@ -184,7 +190,7 @@ class Found:
         return found
 
 
-def _row_of(item: tuple[_Row, object]) -> _Row:
+def _row_of(item: tuple[Row, object]) -> Row:
     return item[0]
 
 
