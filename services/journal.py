@@ -40,6 +40,7 @@ __all__ = [
     "InvalidEvent",
     "JoinableJournal",
     "Journal",
+    "JournalError",
     "Owner",
     "Page",
     "Projection",
@@ -49,6 +50,14 @@ __all__ = [
 ]
 
 _S = TypeVar("_S")
+
+
+class JournalError(Exception):
+    """Raised where a journal is followed and cannot be: `failure` is what `entries` answered."""
+
+    def __init__(self, failure: Compacted | Unavailable) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 class Journal(Protocol):
