@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce as fold
 from hashlib import sha256
 
@@ -23,7 +24,7 @@ JSON = st.recursive(
 )
 
 
-def wrong(payload: dict[str, object]) -> object:
+def wrong(payload: Mapping[str, object]) -> object:
     """An object with members of the wrong types."""
     return {**payload, "key": 1, "at_ms": "now"}
 
