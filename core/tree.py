@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never, final
+from typing import Literal, TypeAlias, assert_never, final
 
 from .node import DirNode, FileNode, LinkNode, Node, Tree, digest_of
 
@@ -19,6 +19,7 @@ __all__ = [
     "NodeForm",
     "apply",
     "bundle_identity",
+    "change_kind",
     "changes",
     "diff_identity",
     "node_form",
@@ -39,6 +40,13 @@ class NodeChange:
     path: str
     before: Node | None
     after: Node | None
+
+
+def change_kind(change: NodeChange) -> Literal["create", "modify", "remove"]:
+    """What a change is to whoever looks at its path."""
+    if change.after is None:
+        return "remove"
+    return "create" if change.before is None else "modify"
 
 
 def path_order(path: str) -> bytes:

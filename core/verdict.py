@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 from .boundary import Declaration
@@ -48,16 +48,23 @@ class Found:
 @final
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A body that may be accepted: what it changed, and how it departed from its declaration, if it may."""
+    """A body that may be accepted: what it changed, and how it departed from its declaration, if it may.
+
+    `outputs` is what stands at the declared targets afterwards, also where that is no change.
+    """
 
     changes: tuple[NodeChange, ...]
     diff_identity: str
     deviation: Deviation | None
+    outputs: Tree = field(default_factory=dict[str, Node])
 
 
 def made_by(found: Found, declaration: Declaration) -> tuple[NodeChange, ...]:
     """What a body changed. A target that was not seeded is compared with what the host has there."""
-    current = dict(_settled(found.current, found.seeded, declaration))
+    return _made_by(found, _settled(found.current, found.seeded, declaration))
+
+
+def _made_by(found: Found, current: Tree) -> tuple[NodeChange, ...]:
     base = dict(found.seeded)
     base.update((path, node) for path, node in found.baseline.items() if path in current and path not in base)
     return changes(base, current)
@@ -72,13 +79,15 @@ def judge(found: Found, declaration: Declaration, portable: bool) -> Judged | Fi
     own is not asked about the rest.
     """
     hard = declaration.mode == "hard"
-    made = made_by(found, declaration)
+    current = _settled(found.current, found.seeded, declaration)
+    made = _made_by(found, current)
     identity = diff_identity(made)
     reads = _sorted(found.undeclared_reads)
     if reads and hard:
         return UndeclaredRead(reads, identity, cause=found.failed, command=found.command)
     if found.failed is None and (problem := _unwritable(found, made, declaration, portable)) is not None:
         return problem
+    outputs = {path: node for path, node in current.items() if declaration.writes(path)}
     writes = _sorted(change.path for change in made if not _declared(change, declaration))
     present = found.current.keys() | {directory for path in found.current for directory in ancestors(path)}
     missing = _sorted(path for path in declaration.outputs if path not in present)
@@ -86,14 +95,14 @@ def judge(found: Found, declaration: Declaration, portable: bool) -> Judged | Fi
     if not hard or found.failed is not None:
         deviated = bool(reads or writes or missing or surviving)
         deviation = Deviation(Violations(reads, writes), missing, surviving) if deviated else None
-        return Judged(made, identity, deviation)
+        return Judged(made, identity, deviation, outputs)
     if writes:
         return UndeclaredWrite(writes, identity)
     if missing:
         return MissingOutput(missing, identity)
     if surviving:
         return SurvivingRemoval(surviving, identity)
-    return Judged(made, identity, None)
+    return Judged(made, identity, None, outputs)
 
 
 def _settled(current: Tree, seeded: Tree, declaration: Declaration) -> Mapping[str, Node]:

@@ -20,7 +20,7 @@ from ...core.copy_back_manifest import Manifest, Marker, encode_manifest
 from ...core.node import FileNode, LinkNode
 from ...core.outcome import Failure, Outcome, Success
 from ...core.step_sandbox import MaterializationConflict, WorkspaceError
-from ...core.tree import NodeChange, bundle_identity
+from ...core.tree import NodeChange, bundle_identity, path_order
 from ...core.workspace_path import parent_of, shown
 from .ending import Ended, clean_up, discard, roll_forward, take_back
 from .folder import TransactionFolder
@@ -119,10 +119,8 @@ class FileCopyBack:
             left = ", ".join(sorted(self._unstaged)) or "the file that is open"
             raise ValueError(f"nothing is committed before every new file is staged: {left}")
         self._end_staging()
-        if not self._changes:
-            return Success(CopiedBack())
         try:
-            return self._commit()
+            return self._commit() if self._changes else self._look_only()
         except Refused as refused:
             return Failure(refused.answer)
         except OSError as error:
@@ -131,6 +129,12 @@ class FileCopyBack:
             folder, self._folder = self._folder, None  # its descriptor may be that of something else from now on
             if folder is not None:
                 folder.close()
+
+    def _look_only(self) -> _Answer:
+        """There is nothing to write; what was read has to be as it was all the same."""
+        if moved := self._moved_reads():
+            return Failure(MaterializationConflict(tuple(sorted(moved, key=path_order))))
+        return Success(CopiedBack())
 
     def _commit(self) -> _Answer:
         folder = self._begun()

@@ -9,14 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import platform
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from os import PathLike
-from typing import Self, final
+from typing import Self, TypeVar, final
 
 from ...core.boundary import Declaration
 from ...core.copy_back import CopyBackEvent
 from ...core.copy_back_manifest import Place
-from ...core.node import Node
+from ...core.measured import MeasuredReads
+from ...core.node import Node, Tree
 from ...core.outcome import Failure, Outcome, Success
 from ...core.special_node import Seen, SpecialNode
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
@@ -33,6 +35,8 @@ from .seed import Seeder, SeedRefused
 from .site import MISSING, STATE, HostOptions, Refused, Site, hide, make_directories, refusal_of
 
 __all__ = ["FileHost", "HostOptions"]
+
+_T = TypeVar("_T")
 
 
 @final
@@ -94,16 +98,37 @@ class FileHost:
 
     def seed(self, declaration: Declaration, limits: WorkspaceLimits) -> Outcome[Seed, LimitExceeded | WorkspaceError]:
         """Copy what is declared, and look at what stands at the write targets."""
+        seeder = self._seeder(declaration, limits)
+        return self._looked(seeder.run, "the files that the step reads cannot be copied")
+
+    def measure_reads(
+        self, declaration: Declaration, limits: WorkspaceLimits
+    ) -> Outcome[MeasuredReads, LimitExceeded | WorkspaceError]:
+        """What `seed` would copy now; each file is read."""
+        seeder = self._seeder(declaration, limits)
+        return self._looked(seeder.measure, "the files that the step reads cannot be measured")
+
+    def standing(
+        self, declaration: Declaration, paths: Iterable[str], limits: WorkspaceLimits
+    ) -> Outcome[Tree, LimitExceeded | WorkspaceError]:
+        """What stands at declared outputs, in declared trees and at `paths`; each file is read."""
+        seeder = self._seeder(declaration, limits)
+        return self._looked(lambda: seeder.standing(paths), "what stands at the targets of the step cannot be read")
+
+    def _seeder(self, declaration: Declaration, limits: WorkspaceLimits) -> Seeder:
         portable = self._site.options.portable_names
+        return Seeder(self._site.root, declaration, limits, self._memo.digest, portable=portable)
+
+    def _looked(self, look_: Callable[[], _T], what: str) -> Outcome[_T, LimitExceeded | WorkspaceError]:
         try:
             self._check_root()
-            return Success(Seeder(self._site.root, declaration, limits, self._memo.digest, portable=portable).run())
+            return Success(look_())
         except SeedRefused as refused:
             return Failure(refused.answer)
         except Refused as refused:
             return Failure(refused.error())
         except OSError as error:
-            return Failure(refusal_of(error, "the files that the step reads cannot be copied"))
+            return Failure(refusal_of(error, what))
 
     def has(self, path: str) -> bool:
         """Whether the host has anything at the path, without following links. What cannot be looked at is there."""
@@ -142,10 +167,8 @@ class FileHost:
         return FileCopyBack(self._site, self._lock, self._memo.digest, self._check_root, changes, trees, moved_reads)
 
     def _moved(self, reads: Reads) -> set[str]:
-        portable = self._site.options.portable_names
-        seeder = Seeder(self._site.root, reads.declaration, reads.limits, self._memo.digest, portable=portable)
         try:
-            return seeder.moved(reads.tree)
+            return self._seeder(reads.declaration, reads.limits).moved(reads.tree)
         except SeedRefused as refused:
             if isinstance(refused.answer, WorkspaceError):
                 raise Refused(refused.answer) from None

@@ -6,12 +6,13 @@ transactions; what `seed` and `copy_back` give belongs to the one that asked, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol, final
 
 from ...core.boundary import Declaration
 from ...core.copy_back import CopyBackEvent
+from ...core.measured import MeasuredReads
 from ...core.node import Node, Tree
 from ...core.outcome import Outcome
 from ...core.step_sandbox import LimitExceeded, MaterializationConflict, WorkspaceError
@@ -102,6 +103,21 @@ class WorkspaceHost(Protocol):
         """Copy what is declared, and look at what stands at the write targets. After a failure nothing is kept."""
         ...
 
+    def measure_reads(
+        self, declaration: Declaration, limits: WorkspaceLimits
+    ) -> Outcome[MeasuredReads, LimitExceeded | WorkspaceError]:
+        """What `seed` would read now, refused alike. Each file is read whole; no remembered digest counts."""
+        ...
+
+    def standing(
+        self, declaration: Declaration, paths: Iterable[str], limits: WorkspaceLimits
+    ) -> Outcome[Tree, LimitExceeded | WorkspaceError]:
+        """What stands at the declared outputs, in the declared trees, their empty directories too, and at `paths`.
+
+        With it what stands above these and is no directory. No remembered digest counts here either.
+        """
+        ...
+
     def has(self, path: str) -> bool:
         """Whether the host has anything at the path, without following links."""
         ...
@@ -109,7 +125,7 @@ class WorkspaceHost(Protocol):
     def copy_back(
         self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = (), reads: Reads | None = None
     ) -> CopyBack:
-        """Begin to write changes to the host. Without changes the host is not called at all.
+        """Begin to write changes to the host. Without changes only `reads` are looked at; without either, nothing is.
 
         A file of `reads` that has changed since, has gone or has come is a conflict, as a target that has moved is.
 

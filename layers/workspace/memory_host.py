@@ -10,6 +10,7 @@ from typing import BinaryIO, Final, final
 
 from ...core.boundary import Declaration, directory_problem
 from ...core.glob import Glob
+from ...core.measured import MeasuredReads, measured_reads
 from ...core.node import DirNode, FileNode, LinkNode, Node, Tree, digest_of
 from ...core.outcome import Failure, Outcome, Success
 from ...core.overlay import Overlay
@@ -148,7 +149,58 @@ class MemoryHost:
         with self._files.lock:
             return self._seed(declaration, limits)
 
+    def measure_reads(
+        self, declaration: Declaration, limits: WorkspaceLimits
+    ) -> Outcome[MeasuredReads, LimitExceeded | WorkspaceError]:
+        with self._files.lock:
+            read = self._read(declaration, limits)
+        if isinstance(read, Failure):
+            return read
+        return Success(measured_reads(declaration, *read.unwrap()))
+
+    def standing(
+        self, declaration: Declaration, paths: Iterable[str], limits: WorkspaceLimits
+    ) -> Outcome[Tree, LimitExceeded | WorkspaceError]:
+        with self._files.lock:
+            inside = {path for path in self._files.tree() if declaration.tree_of(path) is not None}
+            places = inside.union(paths, declaration.outputs, declaration.trees)
+            for path in sorted(places, key=path_order):
+                if problem := self._unfit(path, path in inside, declaration, limits):
+                    return Failure(problem)
+            found = {path: node for path in places if (node := self._files.node(path)) is not None}
+            above = {way: self._files.node(way) for path in places for way in ancestors(path)}
+        if len(found) > limits.nodes:
+            return Failure(LimitExceeded("nodes", len(found), limits.nodes))
+        return Success(found | {way: node for way, node in above.items() if not isinstance(node, DirNode | None)})
+
+    def _unfit(
+        self, path: str, is_found: bool, declaration: Declaration, limits: WorkspaceLimits
+    ) -> LimitExceeded | WorkspaceError | None:
+        """Why what stands at a target cannot be looked at. A link that a tree holds gives way to what is recorded."""
+        for way in ancestors(path):
+            if isinstance(self._files.node(way), LinkNode) and declaration.tree_of(way) in (None, way):
+                return _behind_link(path)
+        node = self._files.node(path)
+        if isinstance(node, FileNode) and node.size > limits.file_bytes:
+            return LimitExceeded("file_bytes", node.size, limits.file_bytes)
+        return found_problem(path, limits, self._portable) if is_found else None
+
     def _seed(self, declaration: Declaration, limits: WorkspaceLimits) -> Outcome[Seed, LimitExceeded | WorkspaceError]:
+        read = self._read(declaration, limits)
+        if isinstance(read, Failure):
+            return read
+        tree, matches = read.unwrap()
+        baseline = self._baseline(declaration)
+        if len(baseline) > limits.nodes:
+            return Failure(LimitExceeded("nodes", len(baseline), limits.nodes))
+        copies = _Copies({path: self._files[path] for path, node in tree.items() if isinstance(node, FileNode)})
+        absent = frozenset(read.path for read in declaration.read_files if read.path not in tree)
+        return Success(Seed(tree, copies, absent, matches, baseline))
+
+    def _read(
+        self, declaration: Declaration, limits: WorkspaceLimits
+    ) -> Outcome[tuple[dict[str, Node], dict[str, tuple[str, ...]]], LimitExceeded | WorkspaceError]:
+        """What stands at the reads and removals, and what the patterns match."""
         named = [read.path for read in declaration.read_files]
         matches = {glob.pattern: self._matching(glob) for glob in declaration.read_globs}
         paths = sorted({*named, *declaration.removals, *(path for found in matches.values() for path in found)})
@@ -158,14 +210,7 @@ class MemoryHost:
             return Failure(unfit)
         tree = {path: node for path in paths if (node := self._files.node(path)) is not None}
         problem = _exceeded(tree.values(), limits) or seed_problem(tree, declaration, self._portable)
-        if problem is not None:
-            return Failure(problem)
-        baseline = self._baseline(declaration)
-        if len(baseline) > limits.nodes:
-            return Failure(LimitExceeded("nodes", len(baseline), limits.nodes))
-        copies = _Copies({path: self._files[path] for path, node in tree.items() if isinstance(node, FileNode)})
-        absent = frozenset(path for path in named if path not in tree)
-        return Success(Seed(tree, copies, absent, matches, baseline))
+        return Success((tree, matches)) if problem is None else Failure(problem)
 
     def copy_back(
         self, changes: tuple[NodeChange, ...], *, trees: tuple[str, ...] = (), reads: Reads | None = None
@@ -178,9 +223,7 @@ class MemoryHost:
     def _unreadable(self, paths: Iterable[str]) -> WorkspaceError | None:
         for path in paths:
             if self._files.is_within_link(path):
-                return WorkspaceError(
-                    "path_escapes_workspace", f"{path} lies behind a symbolic link, which is not followed"
-                )
+                return _behind_link(path)
             if self._files.node(path) == _DIR:
                 problem = directory_problem(path)
                 return WorkspaceError(problem.code, problem.message)
@@ -192,6 +235,10 @@ class MemoryHost:
         found = {path: node for path in places if (node := self._files.node(path)) is not None}
         above = {path: self._files.node(path) for path in declaration.above_targets() - found.keys()}
         return found | {path: node for path, node in above.items() if not isinstance(node, DirNode | None)}
+
+
+def _behind_link(path: str) -> WorkspaceError:
+    return WorkspaceError("path_escapes_workspace", f"{path} lies behind a symbolic link, which is not followed")
 
 
 def _exceeded(nodes: Iterable[Node], limits: WorkspaceLimits) -> LimitExceeded | None:

@@ -1,29 +1,32 @@
-"""Copies what a step declares to read out of a folder, and looks at what stands where it will write.
+"""Copies what a step declares to read out of a folder, or measures it, and looks at what stands where it will write.
 
 The bytes that a body reads are those that were hashed: each file is opened once, copied through that descriptor, and
-known by the digest of the copy. What globs match is found by descriptors too, and no link is followed.
+known by the digest of the copy. A measurement is the same without the copy, so that it names what a copy would have
+held. What globs match is found by descriptors too, and no link is followed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import BinaryIO, final
+from typing import BinaryIO, TypeAlias, final
 
 from ...core.boundary import Declaration, directory_problem
 from ...core.glob import Glob
+from ...core.measured import MeasuredReads, measured_reads
 from ...core.node import DirNode, FileNode, Node, Tree
 from ...core.seeding import found_problem, seed_problem
 from ...core.special_node import Seen, SpecialNode
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from ...core.tree import path_order
 from ...core.workspace_limits import WorkspaceLimits
-from ...core.workspace_path import shown
+from ...core.workspace_path import ancestors, shown
 from .calls import SystemCalls
 from .host import Seed
-from .pinned import UNREADABLE, Hasher, Pinned, look
+from .pinned import PIECE, UNREADABLE, Hasher, Pinned, look, read_all
 from .search import walk
 from .site import refusal_of
 from .spool import Spool
@@ -66,7 +69,7 @@ class Seeder:
         self._limits = limits
         self._measure = hasher
         self._portable = portable
-        self._copied_bytes = 0
+        self._read_bytes = 0
         self._spool = Spool(limits.memory_bytes)
         self._held = ExitStack()  # the directory that was looked at last
         self._held_path: str | None = None
@@ -83,17 +86,61 @@ class Seeder:
             self._let_go()
 
     def _run(self) -> Seed:
+        tree, matches = self._read(self._spool.put_file)
+        absent = frozenset(read.path for read in self._declaration.read_files if read.path not in tree)
+        return Seed(tree, SpooledContents(self._spool, tree), absent, matches, self._baseline(tree))
+
+    def _read(self, take: _Take) -> tuple[dict[str, Node], dict[str, tuple[str, ...]]]:
+        """What stands at the reads and removals, each file read once to its end, and what the patterns match."""
         declared = self._declaration
-        reads = {read.path for read in declared.read_files}
         matches = {glob.pattern: self._matching(glob) for glob in declared.read_globs}
-        wanted = reads.union(declared.removals, *matches.values())
+        wanted = {read.path for read in declared.read_files}.union(declared.removals, *matches.values())
         self._limit("seeded_files", len(wanted))
-        tree = {path: node for path in sorted(wanted, key=path_order) if (node := self._copy(path)) is not None}
+        tree = {path: node for path in sorted(wanted, key=path_order) if (node := self._take(path, take)) is not None}
         problem = seed_problem(tree, declared, self._portable)
         if problem is not None:
             raise SeedRefused(problem)
-        absent = frozenset(reads - tree.keys())
-        return Seed(tree, SpooledContents(self._spool, tree), absent, matches, self._baseline(tree))
+        return tree, matches
+
+    def measure(self) -> MeasuredReads:
+        """What a seed would read now, without keeping it."""
+        try:
+            return measured_reads(self._declaration, *self._read(_hash))
+        finally:
+            self._spool.close()
+            self._let_go()
+
+    def standing(self, paths: Iterable[str]) -> dict[str, Node]:
+        """What stands at the declared outputs and trees, at `paths`, and above them all that is no directory.
+
+        Each file is read: what stays where it is, because it is right already, is not taken on trust.
+        """
+        try:
+            return self._find_standing({*paths, *self._declaration.outputs, *self._declaration.trees})
+        finally:
+            self._spool.close()
+            self._let_go()
+
+    def _find_standing(self, paths: set[str]) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        inside = (path for tree in self._declaration.trees for path in self._in_tree(tree))
+        for path in sorted(paths.union(inside), key=path_order):
+            if any(not isinstance(found.get(above), DirNode | None) for above in ancestors(path)):
+                continue  # nothing stands beneath a file or a link
+            node = self._node(path, self._seen(path, self._hashed))
+            if node is not None:
+                found[path] = node
+                self._limit("nodes", len(found))
+        above = {above for path in paths for above in ancestors(path)} - found.keys()
+        for path in sorted(above, key=path_order):
+            node = self._node(path, self._seen(path, self._hashed))
+            if not isinstance(node, DirNode | None):
+                found[path] = node
+        return found
+
+    def _hashed(self, descriptor: int, status: os.stat_result) -> str:
+        self._limit("file_bytes", status.st_size)
+        return read_all(self._root.calls, descriptor)
 
     def moved(self, tree: Tree) -> set[str]:
         """The declared reads that are not as they were when `tree` was seeded; a pattern, if it can not be told."""
@@ -145,25 +192,25 @@ class Seeder:
 
     # --- copies -------------------------------------------------------------
 
-    def _copy(self, path: str) -> Node | None:
+    def _take(self, path: str, take: _Take) -> Node | None:
         sizes: list[int] = []
 
-        def copied(descriptor: int, status: os.stat_result) -> str:
+        def taken(descriptor: int, status: os.stat_result) -> str:
             self._limit("file_bytes", status.st_size)
-            digest, size = self._spool.put_file(_Source(self._root.calls, descriptor, status.st_size, self._take))
+            digest, size = take(_Source(self._root.calls, descriptor, status.st_size, self._count))
             sizes.append(size)
             return digest
 
-        node = self._node(path, self._seen(path, copied))
+        node = self._node(path, self._seen(path, taken))
         if isinstance(node, DirNode):
             self._check_directory(path)
         return replace(node, size=sizes[-1]) if isinstance(node, FileNode) else node
 
-    def _take(self, size: int, whole: int) -> None:
-        """Count bytes that are copied: of all files, and of the present one as a whole."""
+    def _count(self, size: int, whole: int) -> None:
+        """Count bytes that are read: of all files, and of the present one as a whole."""
         self._limit("file_bytes", whole)
-        self._copied_bytes += size
-        self._limit("seeded_bytes", self._copied_bytes)
+        self._read_bytes += size
+        self._limit("seeded_bytes", self._read_bytes)
 
     def _seen(self, path: str, hasher: Hasher) -> Seen:
         above, _, name = path.rpartition("/")
@@ -269,3 +316,15 @@ class _Source:
             if self._whole == self._size:  # what is appended meanwhile is not of this copy
                 break
         return b"".join(pieces)
+
+
+_Take: TypeAlias = Callable[[_Source], tuple[str, int]]
+"""Reads a source to its end, and gives the digest of its bytes and how many they are."""
+
+
+def _hash(source: _Source) -> tuple[str, int]:
+    hashed, size = hashlib.sha256(), 0
+    while piece := source.read(PIECE):
+        hashed.update(piece)
+        size += len(piece)
+    return hashed.hexdigest(), size

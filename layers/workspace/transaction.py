@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import BinaryIO, Literal, Self, TypeVar, final, overload
+from typing import BinaryIO, Self, TypeVar, final, overload
 
 from ...core.boundary import Boundary, Declaration, declare
 from ...core.command import Command, CommandOutput
-from ...core.model import TooLarge, Unavailable
+from ...core.measured import MeasuredReads, measured_reads
+from ...core.model import Unavailable
 from ...core.node import FileNode
 from ...core.outcome import Failure, Outcome, Success
+from ...core.outputs import Outputs
+from ...core.replay import ReplayFailure
 from ...core.step_sandbox import (
     Accepted,
     BodyFailed,
@@ -24,7 +28,7 @@ from ...core.step_sandbox import (
     Violations,
     WorkspaceError,
 )
-from ...core.tree import NodeChange
+from ...core.tree import NodeChange, change_kind
 from ...core.verdict import Found, Judged, judge
 from ...core.workspace_limits import WorkspaceLimits
 from ...core.workspace_path import PathProblem
@@ -34,6 +38,8 @@ from .bodies import Bodies
 from .ended import Ended, Left
 from .host import CopyBack, Reads, Seed, WorkspaceHost
 from .options import Options
+from .recording import Recording, put_artifact
+from .replay import Replayer
 from .threads import in_thread, to_its_end
 
 __all__ = ["Transaction"]
@@ -50,19 +56,21 @@ class _Kept:
     changes: tuple[NodeChange, ...]
     trees: tuple[str, ...]
     reads: Reads
+    recording: Recording
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     written: bool = False
 
 
 @final
 class Transaction:
-    """A `WorkspaceTransaction` over a host. Bodies may be executed one after the other, or at the same time."""
+    """A `CachingTransaction` over a host. Bodies may be executed one after the other, or at the same time."""
 
     def __init__(self, host: WorkspaceHost, artifacts: Artifacts, bodies: Bodies, options: Options) -> None:
         self._host = host
         self._artifacts = artifacts
         self._bodies = bodies
         self._options = options
+        self._replayer = Replayer(host, artifacts, options)
         self._kept: dict[int, _Kept] = {}
         self._closed = False
 
@@ -73,7 +81,10 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         self._closed = True
+        kept = tuple(self._kept.values())
         self._kept.clear()
+        for each in kept:
+            await to_its_end(each.recording.close())
 
     # --- executing ----------------------------------------------------------
 
@@ -91,45 +102,50 @@ class Transaction:
         self, boundary: Boundary, body: Command | Callable[[Workspace], object]
     ) -> Outcome[Accepted[object], ExecuteFailure]:
         _check_call(boundary, body)
-        if self._closed:
-            return Failure(_CLOSED)
         limits = self._options.limits
-        declaration = declare(boundary, self._options.portable_names, limits)
-        if isinstance(declaration, PathProblem):
-            return Failure(declaration.as_failure())
+        declaration = self._declared(boundary, "execute")
+        if not isinstance(declaration, Declaration):
+            return Failure(declaration)
         seeded = await in_thread(lambda: self._host.seed(declaration, limits), drop=_close_seed)
         if isinstance(seeded, Failure):
             return seeded
         seed = seeded.unwrap()
-        try:
-            return await self._execute(seed, declaration, body)
-        finally:
-            seed.contents.close()
+        async with AsyncExitStack() as held:
+            _ = held.callback(seed.contents.close)
+            return await self._execute(seed, declaration, body, held)
 
     async def _execute(
-        self, seed: Seed, declaration: Declaration, body: Command | Callable[[Workspace], object]
+        self, seed: Seed, declaration: Declaration, body: Command | Callable[[Workspace], object], held: AsyncExitStack
     ) -> Outcome[Accepted[object], ExecuteFailure]:
-        async with self._bodies.run(seed, declaration, body, self._host.has) as ended:
-            if isinstance(ended, LimitExceeded | WorkspaceError):
-                return Failure(ended)
-            left = ended.left
-            found = Found(seed.tree, seed.baseline, left.tree, left.undeclared, ended.failed, ended.command)
-            verdict = await asyncio.to_thread(judge, found, declaration, self._options.portable_names)
-            if not isinstance(verdict, Judged):
-                return Failure(verdict)
-            if ended.failed is not None:
-                return Failure(ended.refused or BodyFailed(ended.failed, command=ended.command))
-            kept = await self._keep(verdict, left)
+        """What the body left stays open for as long as `held`; it is taken over if it may be needed to be recorded."""
+        ended = await held.enter_async_context(self._bodies.run(seed, declaration, body, self._host.has))
+        if isinstance(ended, LimitExceeded | WorkspaceError):
+            return Failure(ended)
+        left = ended.left
+        found = Found(seed.tree, seed.baseline, left.tree, left.undeclared, ended.failed, ended.command)
+        verdict = await asyncio.to_thread(judge, found, declaration, self._options.portable_names)
+        if not isinstance(verdict, Judged):
+            return Failure(verdict)
+        if ended.failed is not None:
+            return Failure(ended.refused or BodyFailed(ended.failed, command=ended.command))
+        kept = await self._keep(verdict, left)
         if isinstance(kept, Failure):
             return kept
-        reads = Reads(declaration, seed.tree, self._options.limits)
-        return Success(self._accept(reads, verdict, ended, kept.unwrap()))
+        return Success(self._accept(seed, declaration, verdict, ended, kept.unwrap(), held))
 
-    def _accept(self, reads: Reads, verdict: Judged, ended: Ended, changes: tuple[FileChange, ...]) -> Accepted[object]:
+    def _accept(
+        self,
+        seed: Seed,
+        declaration: Declaration,
+        verdict: Judged,
+        ended: Ended,
+        made: tuple[FileChange, ...],
+        held: AsyncExitStack,
+    ) -> Accepted[object]:
         deviation = verdict.deviation
         accepted = Accepted(
             output=ended.output,
-            changes=changes,
+            changes=made,
             evidence=ended.level,
             violations=Violations() if deviation is None else deviation.violations,
             diff_identity=verdict.diff_identity,
@@ -137,7 +153,11 @@ class Transaction:
             record=ended.evidence,
             deviation=deviation,
         )
-        self._kept[id(accepted)] = _Kept(accepted, verdict.changes, reads.declaration.trees, reads)
+        measured = measured_reads(declaration, seed.tree, seed.matches)
+        needed = held.pop_all() if _has_unchanged(verdict) else AsyncExitStack()
+        recording = Recording(verdict.outputs, declaration, measured, made, ended.left.open, needed)
+        reads = Reads(declaration, seed.tree, self._options.limits)
+        self._kept[id(accepted)] = _Kept(accepted, verdict.changes, declaration.trees, reads, recording)
         return accepted
 
     async def _keep(
@@ -149,22 +169,11 @@ class Transaction:
         for change in verdict.changes:
             after, data = change.after, kept.get(change.path)
             if isinstance(after, FileNode) and data is None:
-                problem = await self._put(left.open, change.path)
+                problem = await put_artifact(self._artifacts, left.open, change.path)
                 if problem is not None:
                     return Failure(problem)
-            changes.append(FileChange(change.path, _kind(change), change.before, after, data))
+            changes.append(FileChange(change.path, change_kind(change), change.before, after, data))
         return Success(tuple(changes))
-
-    async def _put(self, open_: Callable[[str], BinaryIO], path: str) -> LimitExceeded | WorkspaceError | None:
-        with open_(path) as source:
-            put = await self._artifacts.put_stream(source)
-        if isinstance(put, Success):
-            return None
-        match put.failure():
-            case Unavailable(reason):
-                return WorkspaceError("host_unavailable", f"the output {path} cannot be kept as an artifact: {reason}")
-            case TooLarge(_, size, limit):
-                return LimitExceeded("artifact_bytes", size, limit)
 
     # --- materializing ------------------------------------------------------
 
@@ -175,8 +184,7 @@ class Transaction:
             return Failure(_CLOSED)
         kept = self._kept.get(id(accepted))
         if kept is None:
-            message = "this result was not given by execute of this transaction; execute the step here first"
-            return Failure(WorkspaceError("unknown_result", message))
+            return Failure(_UNKNOWN)
         async with kept.writing:
             if kept.written or not kept.changes:
                 return Success(Materialized(()))
@@ -226,7 +234,45 @@ class Transaction:
                 message = f"the bytes of {path} are damaged: artifact {digest}; execute the step again"
                 return WorkspaceError("artifact_corruption", message)
 
+    # --- caching ------------------------------------------------------------
 
+    async def measure(self, boundary: Boundary) -> Outcome[MeasuredReads, LimitExceeded | WorkspaceError]:
+        declaration = self._declared(boundary, "measure")
+        if not isinstance(declaration, Declaration):
+            return Failure(declaration)
+        return await asyncio.to_thread(self._host.measure_reads, declaration, self._options.limits)
+
+    async def record(self, accepted: Accepted[object]) -> Outcome[Outputs, LimitExceeded | WorkspaceError]:
+        if self._closed:
+            return Failure(_CLOSED)
+        kept = self._kept.get(id(accepted))
+        if kept is None:
+            return Failure(_UNKNOWN)
+        if accepted.deviation is not None:
+            message = "this result departed from what its step declares, and cannot be recorded"
+            return Failure(WorkspaceError("unverified_read_set", message))
+        return await kept.recording.record(self._artifacts, self._options)
+
+    async def replay(
+        self, boundary: Boundary, outputs: Outputs, reads: MeasuredReads
+    ) -> Outcome[Materialized, ReplayFailure]:
+        declaration = self._declared(boundary, "replay")
+        if not isinstance(declaration, Declaration):
+            return Failure(declaration)
+        return await self._replayer.replay(declaration, outputs, reads)
+
+    def _declared(self, boundary: object, call: str) -> Declaration | LimitExceeded | WorkspaceError:
+        if not isinstance(boundary, Boundary):
+            raise TypeError(f"{call} needs a Boundary, not {type(boundary).__name__}")
+        if self._closed:
+            return _CLOSED
+        declaration = declare(boundary, self._options.portable_names, self._options.limits)
+        return declaration.as_failure() if isinstance(declaration, PathProblem) else declaration
+
+
+_UNKNOWN = WorkspaceError(
+    "unknown_result", "this result was not given by execute of this transaction; execute the step here first"
+)
 _CLOSED = WorkspaceError("closed", "the transaction has been closed; open another one")
 
 
@@ -237,10 +283,11 @@ def _check_call(boundary: object, body: object) -> None:
         raise TypeError(f"the body of a step is a function of its workspace or a Command, not {body!r}")
 
 
-def _kind(change: NodeChange) -> Literal["create", "modify", "remove"]:
-    if change.after is None:
-        return "remove"
-    return "create" if change.before is None else "modify"
+def _has_unchanged(verdict: Judged) -> bool:
+    """Whether a file stands at a declared target that is no change, so that its bytes are kept nowhere else."""
+    changed = {change.path for change in verdict.changes}
+    left = (path for path, node in verdict.outputs.items() if isinstance(node, FileNode) and path not in changed)
+    return verdict.deviation is None and next(left, None) is not None
 
 
 def _stage_small(copy_back: CopyBack, made: Iterable[FileChange]) -> None:
