@@ -2,7 +2,8 @@
 
 A recipe's parameters are the services that it needs; a parameter with a default is no need. What it says it gives is
 the service: `AsyncIterator[S]` or `Iterator[S]`, where what follows the `yield` releases, whatever happened in between;
-or, for a coroutine, `Outcome[S, E]`, where a `Failure` is an expected failure of acquiring.
+or, for a coroutine, `Outcome[S, E]`, where a `Failure` is an expected failure of acquiring. A generator raises
+`Refused` for one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..core.kind import is_a
 from ..core.outcome import Failure, Outcome, Success
 from ..core.wiring import named
 
-__all__ = ["Makes", "Recipe", "Scope", "read_recipe"]
+__all__ = ["Makes", "Recipe", "Refused", "Scope", "read_recipe"]
 
 _T = TypeVar("_T")
 
@@ -26,6 +27,14 @@ Makes: TypeAlias = AsyncIterator[_T] | Iterator[_T] | Awaitable[Success[_T] | Fa
 """What calling a recipe gives."""
 
 _END: Final = object()
+
+
+class Refused(Exception):
+    """What a recipe raises before its `yield` where acquiring fails as can be expected: `failure` is the cause."""
+
+    def __init__(self, failure: object) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 class Scope:
@@ -62,6 +71,12 @@ class Recipe:
 
     async def acquire(self, needs: list[object], scope: Scope) -> Outcome[object, object]:
         """The service, made from `needs`; `scope` releases it. What the recipe raises is raised."""
+        try:
+            return await self._acquire(needs, scope)
+        except Refused as refused:
+            return Failure(refused.failure)
+
+    async def _acquire(self, needs: list[object], scope: Scope) -> Outcome[object, object]:
         made = self.make(*needs)
         if isinstance(made, AsyncIterator):
             service = await anext(made, _END)
