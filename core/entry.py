@@ -54,7 +54,10 @@ class EntryRow(Struct, frozen=True, gc=False):
 
 
 class RewindRow(Struct, frozen=True, gc=False):
-    """One rewind of a run's journal: it ended at `from_seq`, and nothing after `to_seq` is left of that."""
+    """One rewind of a run's journal: it ended at `from_seq`, and nothing after `to_seq` is left of that.
+
+    `sealed`: what is stored of it is what was written.
+    """
 
     run_id: str
     generation: int
@@ -62,6 +65,7 @@ class RewindRow(Struct, frozen=True, gc=False):
     to_seq: int
     at_ms: int
     chain: bytes
+    sealed: bool = True
 
 
 def link(previous: bytes, run_id: str, seq: int, at_ms: int, entry: NewEntry | EntryRow) -> bytes:

@@ -99,6 +99,12 @@ class Tips(Protocol):
         """The generation and the floor of a run's journal; 0 and None where there is none."""
         ...
 
+    def has_entry(self, run_id: str, seq: int) -> bool:
+        """Whether the run's journal has the entry; not where it was compacted or rewound."""
+        ...
+
+    def has_checkpoint(self, run_id: str, seq: int) -> bool: ...
+
     def cache_changes(self) -> int:
         """How often the step cache was changed."""
         ...
@@ -179,6 +185,7 @@ def check_writes(batch: Batch, tips: Tips) -> None:
     """
     after: dict[StoreKey, Revision | None] = {}
     new_runs: set[str] = set()
+    checkpoints: set[tuple[str, int]] = set()
     for write in batch.writes:
         match write:
             case PatchStore() | CreateStore() | DeleteStore():
@@ -213,7 +220,17 @@ def check_writes(batch: Batch, tips: Tips) -> None:
                 pass
             case CutLog() | EraseStore() | SweepSignals():
                 pass
-            case Append() | WriteCheckpoint() | CompactJournal() | RewindJournal() | ForgetJournal():
+            case WriteCheckpoint(run_id, seq):
+                if not tips.has_entry(run_id, seq):
+                    raise ValueError(f"the journal of {run_id!r} has no entry {seq} for a checkpoint to be at")
+                checkpoints.add((run_id, seq))
+            case CompactJournal(run_id, seq):
+                if (run_id, seq) not in checkpoints and not tips.has_checkpoint(run_id, seq):
+                    raise ValueError(f"the journal of {run_id!r} has no checkpoint at {seq} to be compacted to")
+            case RewindJournal(run_id, to_seq):
+                if (floor := tips.journal(run_id)[1]) is not None and to_seq < floor:
+                    raise ValueError(f"the journal of {run_id!r} begins at {floor} and cannot be rewound to {to_seq}")
+            case Append() | ForgetJournal():
                 pass
             case RecordRow() | EvictHead() | SetHead():
                 pass

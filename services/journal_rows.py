@@ -24,7 +24,8 @@ __all__ = ["CacheRows", "CheckpointRow", "EntryPage", "JournalRow", "JournalRows
 class JournalRow(Struct, frozen=True, gc=False):
     """The journal of one run. `last_seq` is the last number that it gave, -1 before the first, and `chain` its hash.
 
-    `floor` is the number of the checkpoint that it was compacted to, and `floor_chain` the hash before that entry.
+    `floor` is the number of the checkpoint that it was compacted to, and `floor_chain` the hash before that entry. A
+    journal that was forgotten and goes on has no floor, and the hash before its first entry is `floor_chain` too.
     `carried` is what compacted and rewound parts said of the step cache (`core/provenance.py`). `sealed`: what is
     stored of it is what was written.
     """

@@ -51,7 +51,7 @@ class Journals:
     def __init__(self) -> None:
         self._journals: dict[str, _Journal] = {}
         self._rows: dict[RecordedRef, SealedRow] = {}
-        self._heads: dict[str, RecordedRef] = {}
+        self._heads: dict[str, HeadRow] = {}
         self._entry_no = 0
         self.changes = 0
         """How often the step cache was changed."""
@@ -69,17 +69,17 @@ class Journals:
         self._of(run_id).sources[source] = SourceRow(source, seq, identity)
 
     def held_head(self, key_digest: str) -> HeldHead | None:
-        ref = self._heads.get(key_digest)
-        if ref is None:
+        head = self._heads.get(key_digest)
+        if head is None:
             return None
-        row = self._rows.get(ref)
-        return HeldHead(ref, None if row is None else row.result_digest)
+        row = self._rows.get(head.ref)
+        return HeldHead(head.ref, None if row is None else row.result_digest)
 
     def keep_head(self, key_digest: str, head: HeldHead | None) -> None:
         if head is None:
             self._heads.pop(key_digest, None)
         else:
-            self._heads[key_digest] = head.ref
+            self._heads[key_digest] = HeadRow(head.ref, self._rows[head.ref].row.created_at_ms)
 
     def held_row(self, ref: RecordedRef) -> tuple[bytes, bytes] | None:
         row = self._rows.get(ref)
@@ -87,6 +87,7 @@ class Journals:
 
     def keep_row(self, row: SealedRow) -> None:
         self._rows[row.ref] = row
+        self.note_cache_change()
 
     def next_entry_no(self) -> int:
         self._entry_no += 1
@@ -109,6 +110,10 @@ class Journals:
     def has_entry(self, run_id: str, seq: int) -> bool:
         journal = self._journals.get(run_id)
         return journal is not None and any(entry.seq == seq for entry in journal.entries)
+
+    def has_checkpoint(self, run_id: str, seq: int) -> bool:
+        journal = self._journals.get(run_id)
+        return journal is not None and seq in journal.checkpoints
 
     # --- writing --------------------------------------------------------------
 
@@ -149,7 +154,7 @@ class Journals:
         for seq in [seq for seq in journal.checkpoints if seq > to_seq]:
             del journal.checkpoints[seq]
         held.generation += 1
-        before = journal.entries[-1].chain if journal.entries else START
+        before = journal.entries[-1].chain if journal.entries else journal.floor_chain or START
         held.chain = link_rewind(before, write.run_id, held.generation, from_seq, to_seq, at_ms)
         journal.rewinds.append(RewindRow(write.run_id, held.generation, from_seq, to_seq, at_ms, held.chain))
         journal.carried = write.carried
@@ -157,11 +162,10 @@ class Journals:
 
     def forget(self, run_id: str) -> None:
         journal = self._journals.get(run_id)
-        if journal is None:
-            return
-        held = journal.held
-        kept = HeldJournal(run_id, held.last_seq, held.chain, held.generation, stored=True)
-        self._journals[run_id] = _Journal(kept, floor_chain=held.chain)
+        if journal is not None:
+            held = journal.held  # its generation is raised: what was planned on what is gone does not hold any more
+            kept = HeldJournal(run_id, held.last_seq, held.chain, held.generation + 1, stored=True)
+            self._journals[run_id] = _Journal(kept, floor_chain=held.chain)
         for ref in [ref for ref in self._rows if ref.recorded_run_id == run_id]:
             del self._rows[ref]
         self.changes += 1
@@ -219,11 +223,10 @@ class Journals:
         return tuple(sorted(of_cache, key=lambda entry: entry.no)[:limit])
 
     def head(self, key_digest: str) -> HeadRow | None:
-        ref = self._heads.get(key_digest)
-        return None if ref is None else self._head_row(ref)
+        return self._heads.get(key_digest)
 
     def heads(self, after: str, created_before_ms: int | None, limit: int) -> tuple[HeadRow, ...]:
-        rows = [self._head_row(self._heads[key]) for key in sorted(self._heads) if key > after]
+        rows = [self._heads[key] for key in sorted(self._heads) if key > after]
         return tuple(
             [row for row in rows if created_before_ms is None or row.created_at_ms < created_before_ms][:limit]
         )
@@ -250,10 +253,6 @@ class Journals:
 
     def _all(self) -> Iterable[EntryRow]:
         return (entry for journal in self._journals.values() for entry in journal.entries)
-
-    def _head_row(self, ref: RecordedRef) -> HeadRow:
-        row = self._rows.get(ref)
-        return HeadRow(ref, 0 if row is None else row.row.created_at_ms)
 
 
 @final

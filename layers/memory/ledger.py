@@ -98,6 +98,12 @@ class _Tables:
     def journal(self, run_id: str) -> tuple[int, int | None]:
         return self.journals.place(run_id)
 
+    def has_entry(self, run_id: str, seq: int) -> bool:
+        return self.journals.has_entry(run_id, seq)
+
+    def has_checkpoint(self, run_id: str, seq: int) -> bool:
+        return self.journals.has_checkpoint(run_id, seq)
+
     def cache_changes(self) -> int:
         return self.journals.changes
 

@@ -5,6 +5,8 @@
     verdicts, rows = decide(group, held)   a verdict each, and all rows to be written, table by table
     rows.waits, rows.signals               what becomes of waiters and signals: the host finds out, in the same
                                            transaction and in this order, when the rows are written (`waiting.py`)
+    rows.journals                          what is written of journals and the step cache; `held.journals` looks up
+                                           what that depends on (`held_journals.py`)
 
 Every batch is judged on its own, on what is stored and what the batches before it in the group will have written; so a
 refused one writes nothing, and the others need no savepoint.
@@ -41,6 +43,16 @@ from ...core.batch import (
     WriteReceipt,
     WriteStep,
 )
+from ...core.journal_writes import (
+    Append,
+    CompactJournal,
+    EvictHead,
+    ForgetJournal,
+    RecordRow,
+    RewindJournal,
+    SetHead,
+    WriteCheckpoint,
+)
 from ...core.judgement import check_writes, judge_next
 from ...core.model import Revision, StoreKey
 from ...core.outcome import Success
@@ -48,6 +60,7 @@ from ...core.run import ENDED, RunColumns
 from ...core.step import StepRow
 from ...services.ledger import Verdict
 from .held import Held, HeldRun, HeldStore
+from .journal_changes import JournalChanges, Told
 from .rows import Row, Value, run_row
 from .schema import CREATED, DELETED, PATCHED
 from .statements import INSERT_RUN, RENEW_LEASES, update_run
@@ -107,6 +120,7 @@ class Rows:
     __slots__ = (
         "at_ms",
         "bases",
+        "journals",
         "later_bases",
         "log",
         "receipts",
@@ -119,8 +133,9 @@ class Rows:
         "waits",
     )
 
-    def __init__(self, at_ms: int) -> None:
+    def __init__(self, at_ms: int, journals: JournalChanges) -> None:
         self.at_ms = at_ms
+        self.journals = journals
         self.touched: dict[StoreKey, HeldStore] = {}
         self.log: list[Row] = []
         self.bases: list[Row] = []
@@ -135,7 +150,7 @@ class Rows:
 
     def __bool__(self) -> bool:
         written = self.touched or self.log or self.later_bases or self.receipts or self.runs or self.steps
-        return bool(written or self.waits or self.signals or self.removals or self.spent)
+        return bool(written or self.waits or self.signals or self.removals or self.spent or self.journals)
 
     def stores(self) -> StoreRows:
         """The rows of each store that the group touched, as it stands in the end."""
@@ -156,7 +171,7 @@ class Rows:
 
 def decide(group: Sequence[Judged], held: Held, at_ms: int) -> tuple[list[Verdict], Rows]:
     """The verdicts of a group's batches, in order, and what they write. A batch with a bug in it raises."""
-    rows = Rows(at_ms)
+    rows = Rows(at_ms, JournalChanges(held.journals, at_ms))
     writer = _Writer(held, rows)
     return [_decide_one(number, batch, refused, held, writer) for number, (batch, refused) in enumerate(group)], rows
 
@@ -182,6 +197,7 @@ class _Writer:
     def write(self, number: int, batch: Batch) -> Committed:
         revision: Revision | None = None
         seqs: list[int] = []
+        told = Told([], [], [])
         for write in batch.writes:
             match write:
                 case PatchStore() | CreateStore() | DeleteStore():
@@ -211,7 +227,12 @@ class _Writer:
                     self._remove(write)
                 case TrimRun() | ForgetRun() | SweepSignals():
                     self._spend(write)
-        return Committed(revision, tuple(seqs))
+                case Append() | WriteCheckpoint() | CompactJournal() | RewindJournal() | ForgetJournal():
+                    self._rows.journals.write(write, told)
+                case RecordRow() | EvictHead() | SetHead():
+                    self._rows.journals.write(write, told)
+        found = (tuple(told.appended), tuple(told.recorded), tuple(told.evicted))
+        return Committed(revision, tuple(seqs), (), *found)
 
     def _change_waiter(self, number: int, write: RegisterWaiter | RemoveWaiter | PassTurn) -> None:
         """Give a registration its generation, which others of the group may expect; the rest is found out later."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from msgspec import structs
+
 from ...core.batch import Committed
 from ...core.model import Revision, StoreKey
 from ...core.outcome import Success
@@ -14,6 +16,8 @@ from ...services.ledger import Verdict
 from .connection import Connection
 from .group import Judged, Rows
 from .held import Asked, Held, HeldRun, HeldStore
+from .held_journals import HeldJournals
+from .journal_writing import write_journals
 from .points import CommitPoint, OnPoint
 from .retention import KEEP_NUMBERS, write_removals, write_spent
 from .rows import optional_integer, read_receipt, to_integer, to_text
@@ -48,7 +52,8 @@ def read_held(connection: Connection, group: Sequence[Judged], held: Held | None
     asked = Asked.of(batch for batch, _ in group)
     if held is None:
         (numbers,) = connection.rows(LAST_NUMBERS)
-        held = Held(*map(to_integer, numbers))
+        sid, seq, no, sequence, fno, *others = map(to_integer, numbers)
+        held = Held(sid, seq, no, sequence, fno, HeldJournals(connection, *others))
     for key in asked.stores:
         _read_store(connection, key, held)
     for name, form in asked.forms:
@@ -113,6 +118,8 @@ def write_rows(connection: Connection, held: Held, rows: Rows, reached: OnPoint)
     if rows.steps:
         connection.run_many(UPSERT_STEP, rows.steps)
         reached(CommitPoint.AFTER_STEPS)
+    if rows.journals:
+        write_journals(connection, rows.journals, reached)
 
 
 def write_waiting(connection: Connection, held: Held, rows: Rows, verdicts: list[Verdict], reached: OnPoint) -> bool:
@@ -130,5 +137,5 @@ def write_waiting(connection: Connection, held: Held, rows: Rows, verdicts: list
     for number, registered in waiting.registered.items():
         verdict = verdicts[number].unwrap()
         assert isinstance(verdict, Committed)  # nothing of the others was written
-        verdicts[number] = Success(Committed(verdict.revision, verdict.seqs, tuple(registered)))
+        verdicts[number] = Success(structs.replace(verdict, registered=tuple(registered)))
     return waiting.woke

@@ -37,13 +37,28 @@ from ...core.batch import (
     WriteReceipt,
     WriteStep,
 )
+from ...core.journal import Source
+from ...core.journal_writes import (
+    Append,
+    CacheAt,
+    CompactJournal,
+    EvictHead,
+    ForgetJournal,
+    JournalAt,
+    RecordRow,
+    RewindJournal,
+    SetHead,
+    SourceFree,
+    WriteCheckpoint,
+)
 from ...core.model import Revision, StepId, StoreKey
+from .held_journals import HeldJournals
 
 __all__ = ["KEPT", "Asked", "Held", "HeldRun", "HeldStore"]
 
 
 class Asked:
-    """What a group has to know of what is stored."""
+    """What a group has to know of what is stored, apart from journals and the step cache (`held_journals.py`)."""
 
     __slots__ = ("forms", "receipts", "runs", "stores", "waiters")
 
@@ -68,6 +83,8 @@ class Asked:
                         asked.runs.add(expected.run_id)
                     case WaiterAt():
                         asked.waiters.add((expected.key, expected.step))
+                    case SourceFree() | JournalAt() | CacheAt():
+                        pass
             for write in batch.writes:
                 match write:
                     case PatchStore() | CreateStore():
@@ -93,6 +110,10 @@ class Asked:
                     case RemoveWaiter() | PassTurn():
                         asked.stores.add(write.key)
                     case WriteBase() | RenewLeases() | SweepSignals():
+                        pass
+                    case Append() | WriteCheckpoint() | CompactJournal() | RewindJournal() | ForgetJournal():
+                        pass
+                    case RecordRow() | EvictHead() | SetHead():
                         pass
         return asked
 
@@ -135,6 +156,7 @@ class Held:
     __slots__ = (
         "forms",
         "generations",
+        "journals",
         "last_fno",
         "last_no",
         "last_seq",
@@ -148,11 +170,14 @@ class Held:
         "stores",
     )
 
-    def __init__(self, last_sid: int, last_seq: int, last_no: int, sequence: int, last_fno: int) -> None:
+    def __init__(
+        self, last_sid: int, last_seq: int, last_no: int, sequence: int, last_fno: int, journals: HeldJournals
+    ) -> None:
         self.last_sid = last_sid
         self.last_seq = last_seq
         self.last_no = last_no
         self.last_fno = last_fno
+        self.journals = journals
         self.sequence = self.stored_sequence = sequence
         """The last number given to a registration, a wake or a signal."""
         self.generations: dict[tuple[StoreKey, StepId], int] = {}
@@ -180,6 +205,21 @@ class Held:
 
     def generation(self, key: StoreKey, step: StepId) -> int | None:
         return self.generations.get((key, step))
+
+    def source(self, run_id: str, source: Source) -> bytes | None:
+        return self.journals.identity(run_id, source)
+
+    def journal(self, run_id: str) -> tuple[int, int | None]:
+        return self.journals.place(run_id)
+
+    def has_entry(self, run_id: str, seq: int) -> bool:
+        return self.journals.has_entry(run_id, seq)
+
+    def has_checkpoint(self, run_id: str, seq: int) -> bool:
+        return self.journals.has_checkpoint(run_id, seq)
+
+    def cache_changes(self) -> int:
+        return self.journals.changes
 
     def next_number(self) -> int:
         self.sequence += 1
@@ -218,3 +258,4 @@ class Held:
         for store in self.new:
             store.stored = True
         self.new.clear()
+        self.journals.committed()

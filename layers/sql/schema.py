@@ -14,6 +14,11 @@ Those that wait together are a row of `line`: the members of a queue of one inst
 for them all, the revision of the last look and the paths that it read, is there; `line_path` has a row for each path,
 to be found by what a commit has changed (`path_rows.py`). `sequence` holds the last number that was given to a
 registration, a wake or a signal; none is given twice, also when the rows are gone.
+
+An entry of a run's journal costs one row in `entry`, at its end, where it stands in the order of all commits, and one
+in `entry_source` where somebody named a source. `journal_end` has what every append changes; what is carried of entries
+that are gone, which may be long, is beside it in `journal`. A row that no chain of hashes holds has a seal of its own
+(`journal_rows.py`).
 """
 
 from __future__ import annotations
@@ -210,6 +215,101 @@ def _history(d: Dialect) -> tuple[str, ...]:
     )
 
 
-MIGRATIONS: Final[tuple[Callable[[Dialect], tuple[str, ...]], ...]] = (_tables, _waiting, _history)
+def _journals(d: Dialect) -> tuple[str, ...]:
+    # In each table what may be long comes last: what stands before it is read without it.
+    return (
+        f"""
+        create table journal (
+            jno {d.integer} primary key,
+            run_id text not null unique,    -- there need be no such run
+            generation {d.integer} not null,
+            floor {d.integer},
+            floor_chain {d.bytes},
+            seal {d.bytes} not null,
+            carried {d.bytes}
+        )""",
+        f"""
+        create table journal_end (
+            jno {d.integer} primary key,
+            last_seq {d.integer} not null,
+            chain {d.bytes} not null,
+            seal {d.bytes} not null
+        )""",
+        f"""
+        create table entry (
+            no {d.integer} primary key,
+            jno {d.integer} not null,
+            seq {d.integer} not null,
+            type text not null,
+            at_ms {d.integer} not null,
+            source text,
+            source_seq {d.integer},
+            spilled {d.integer} not null,
+            chain {d.bytes} not null,
+            meta {d.bytes},
+            payload {d.bytes} not null
+        )""",
+        "create unique index entry_seq on entry (jno, seq)",
+        "create index entry_type on entry (jno, type, seq)",
+        # The condition stands in the query word for word.
+        "create index entry_provenance on entry (no) where type = 'stepwell.cache-provenance'",
+        f"""
+        create table entry_source (
+            jno {d.integer} not null,
+            source text not null,
+            source_seq {d.integer} not null,
+            seq {d.integer} not null,
+            identity {d.bytes} not null,
+            seal {d.bytes} not null,
+            primary key (jno, source, source_seq)
+        ){d.clustered}""",
+        f"""
+        create table checkpoint (
+            jno {d.integer} not null,
+            seq {d.integer} not null,
+            at_ms {d.integer} not null,
+            compacted_at_ms {d.integer},
+            seal {d.bytes} not null,
+            state {d.bytes} not null,
+            primary key (jno, seq)
+        )""",
+        f"""
+        create table rewind (
+            jno {d.integer} not null,
+            generation {d.integer} not null,
+            from_seq {d.integer} not null,
+            to_seq {d.integer} not null,
+            at_ms {d.integer} not null,
+            chain {d.bytes} not null,
+            seal {d.bytes} not null,
+            primary key (jno, generation)
+        ){d.clustered}""",
+        f"""
+        create table recorded (
+            run_id text not null,
+            key text not null,
+            seq {d.integer} not null,
+            created_at_ms {d.integer} not null,
+            result_digest {d.bytes} not null,
+            seal {d.bytes} not null,
+            meta {d.bytes} not null,
+            result {d.bytes} not null,
+            primary key (run_id, key, seq)
+        )""",
+        f"""
+        create table cache_head (
+            key text primary key not null,
+            run_id text not null,
+            seq {d.integer} not null,
+            created_at_ms {d.integer} not null
+        ){d.clustered}""",
+        "create index cache_head_created on cache_head (created_at_ms)",
+        # The last number that was given to an entry which is gone, and how often the step cache was changed.
+        f"alter table sequence add column entry_no {d.integer} not null default 0",
+        f"alter table sequence add column cache_changes {d.integer} not null default 0",
+    )
+
+
+MIGRATIONS: Final[tuple[Callable[[Dialect], tuple[str, ...]], ...]] = (_tables, _waiting, _history, _journals)
 
 SCHEMA_VERSION: Final = len(MIGRATIONS)

@@ -27,6 +27,7 @@ from ..listeners import Listeners
 from . import history, reading, retention
 from .committer import CommitMode, Committer
 from .connection import Connection, DatabaseError, is_busy, is_damage, reason_of
+from .journal_reading import JournalReading
 from .limits import LIMITS
 from .opening import Durability, connect_reader, connect_writer, empty_log, open_file
 from .pauses import Pauses
@@ -59,7 +60,7 @@ async def open_sqlite(
 
 
 @final
-class SqlLedger:
+class SqlLedger(JournalReading):
     """A ledger over a committer and a connection for reading. It belongs to one process and one event loop."""
 
     def __init__(self, reader: Connection, committer: Committer) -> None:
@@ -251,6 +252,9 @@ class SqlLedger:
             return None
 
     # --- its guards ---------------------------------------------------------
+
+    async def ask(self, query: Callable[[Connection], _T]) -> Outcome[_T, Unavailable]:
+        return await self._read(query)
 
     async def _read(
         self,

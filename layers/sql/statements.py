@@ -48,7 +48,9 @@ __all__ = [
 
 LAST_NUMBERS: Final = """
 select coalesce((select max(sid) from store), 0), max(coalesce((select max(seq) from log), 0), seq),
-       max(coalesce((select max(no) from run), 0), run_no), no, coalesce((select max(fno) from form), 0)
+       max(coalesce((select max(no) from run), 0), run_no), no, coalesce((select max(fno) from form), 0),
+       coalesce((select max(jno) from journal), 0), max(coalesce((select max(no) from entry), 0), entry_no),
+       cache_changes
 from sequence"""
 
 HELD_STORE: Final = """

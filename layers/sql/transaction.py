@@ -15,6 +15,7 @@ from ...core.outcome import Failure, Success
 from ...services.ledger import News
 from .connection import DatabaseError, is_host_error, reason_of
 from .group import Judged
+from .journal_rows import DamagedRow
 from .pauses import COURTESY_S
 from .writer import Answer, Writer
 
@@ -79,6 +80,8 @@ class Transaction:
             yield from self._commit_apart(group)
         elif isinstance(failed, DatabaseError | UnicodeDecodeError):  # or stored text that is none
             self._fail(group, f"the batch could not be written: {reason_of(failed)}")
+        elif isinstance(failed, DamagedRow):
+            self._fail(group, f"the batch could not be written: {failed}")
         else:
             self.answers.append(failed)
 

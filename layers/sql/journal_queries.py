@@ -1,0 +1,96 @@
+"""Reading journals: one function for each question that a ledger answers, over a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from operator import attrgetter
+
+from ...core.entry import EntryRow, RewindRow
+from ...core.journal import Source
+from ...services.journal_rows import CheckpointRow, EntryPage, JournalRow, SourceRow
+from . import journal_statements as sql
+from .connection import Connection
+from .journal_rows import DamagedRow, read_checkpoint, read_entry, read_journal, read_rewind, read_source
+from .reading import snapshot
+from .rows import MOST, Row, Value, bounded
+
+__all__ = ["checkpoints", "entries", "entry_of", "journal", "journals", "newest", "provenance", "rewinds", "sources"]
+
+
+def journal(connection: Connection, run_id: str) -> JournalRow | None:
+    row = connection.row(sql.JOURNAL, run_id)
+    return None if row is None else read_journal(row)
+
+
+def journals(connection: Connection, after: str | None, limit: int) -> tuple[JournalRow, ...]:
+    return tuple(map(read_journal, connection.rows(sql.JOURNALS, after or "", bounded(limit))))
+
+
+def entries(
+    connection: Connection, run_id: str, after: int | None, event_types: Collection[str] | None, limit: int
+) -> EntryPage:
+    """A page costs as many entries as it has, for each of the types: others are not looked at."""
+    with snapshot(connection):
+        place = connection.row(sql.JOURNAL_PLACE, run_id)
+        if place is None:
+            return EntryPage((), has_more=False, floor=None)
+        jno, floor = place
+        begin, more = bounded(-1 if after is None else after), bounded(limit + 1)
+        if event_types is None:
+            found = _page(connection, run_id, jno, begin, more)
+        else:
+            types = sorted(set(event_types))
+            rows = [row for each in types for row in connection.rows(sql.ENTRIES_OF_TYPE, jno, each, begin, more)]
+            found = sorted((read_entry(run_id, row) for row in rows), key=attrgetter("seq"))
+    return EntryPage(tuple(found[:limit]), len(found) > limit, floor if isinstance(floor, int) else None)
+
+
+def _page(connection: Connection, run_id: str, jno: Value, begin: int, more: int) -> list[EntryRow]:
+    try:
+        rows = connection.rows(sql.ENTRIES, jno, begin, more)
+    except UnicodeDecodeError:
+        rows = _one_by_one(connection, run_id, jno, begin, more)
+    return [read_entry(run_id, row) for row in rows]
+
+
+def _one_by_one(connection: Connection, run_id: str, jno: Value, begin: int, more: int) -> list[Row]:
+    """The same, and of one that has no text where text belongs its number."""
+    rows: list[Row] = []
+    for (seq,) in connection.rows(sql.ENTRY_NUMBERS, jno, begin, more):
+        try:
+            rows += connection.rows(sql.ONE_ENTRY, jno, seq)
+        except UnicodeDecodeError as error:
+            raise DamagedRow(f"the entry {seq!r} of the run {run_id!r} cannot be read: {error}") from None
+    return rows
+
+
+def newest(connection: Connection, limit: int) -> tuple[EntryRow, ...]:
+    return _of_all_runs(connection.rows(sql.NEWEST, bounded(limit)))
+
+
+def provenance(connection: Connection, after: int, limit: int) -> tuple[EntryRow, ...]:
+    return _of_all_runs(connection.rows(sql.PROVENANCE, bounded(after), bounded(limit)))
+
+
+def _of_all_runs(rows: Sequence[Row]) -> tuple[EntryRow, ...]:
+    return tuple([read_entry(row[0], row[1:]) for row in rows])
+
+
+def entry_of(connection: Connection, run_id: str, source: Source) -> SourceRow | None:
+    if source.seq != bounded(source.seq):
+        return None
+    row = connection.row(sql.SOURCE, run_id, source.id, source.seq)
+    return None if row is None else read_source(run_id, row)
+
+
+def sources(connection: Connection, run_id: str, after: Source | None, limit: int) -> tuple[SourceRow, ...]:
+    name, seq = ("", -MOST) if after is None else (after.id, bounded(after.seq))
+    return tuple([read_source(run_id, row) for row in connection.rows(sql.SOURCES, run_id, name, seq, bounded(limit))])
+
+
+def checkpoints(connection: Connection, run_id: str) -> tuple[CheckpointRow, ...]:
+    return tuple([read_checkpoint(run_id, row) for row in connection.rows(sql.CHECKPOINTS, run_id)])
+
+
+def rewinds(connection: Connection, run_id: str) -> tuple[RewindRow, ...]:
+    return tuple([read_rewind(run_id, row) for row in connection.rows(sql.REWINDS, run_id)])
