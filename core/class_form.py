@@ -1,0 +1,218 @@
+"""The form of a class of the program: its bases, what is in it, and what its kind of class makes of that.
+
+What a decorator or a metaclass has generated is left out where what it was made from is told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from .code_facts import Form
+from .code_home import home_of, module_named
+from .code_value import Reach, Unknown, type_form, value_form
+from .kind import is_class, is_dict
+from .object_state import attribute
+
+__all__ = ["class_form"]
+
+_PASSED_OVER: Final = frozenset(
+    {
+        *(
+            "__module__",
+            "__doc__",
+            "__dict__",
+            "__weakref__",
+            "__qualname__",
+            "__firstlineno__",
+            "__static_attributes__",
+        ),
+        *("__annotations__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__type_params__"),
+        *("__dataclass_fields__", "__dataclass_params__", "__match_args__", "__slots__", "__classcell__"),
+        *("__annotate__", "__annotate_func__", "__annotations_cache__"),
+    }
+)
+"""Entries that tell where a class was written, or what is told elsewhere in the form."""
+
+_OF_ENUM: Final = frozenset({"__new__", "__reduce_ex__", "__reduce__", "__format__", "__str__", "__repr__"})
+_OF_MODEL: Final = frozenset(
+    {"model_fields", "model_computed_fields", "__class_vars__", "__private_attributes__", "__signature__"}
+)
+_FOR_PEOPLE: Final = frozenset({"deprecated", "description", "examples", "title", "json_schema_extra", "repr"})
+_OF_FIELD: Final = (
+    *("alias", "validation_alias", "serialization_alias", "exclude", "discriminator", "frozen", "validate_default"),
+    *("init", "init_var", "kw_only", "default_factory", "default"),
+)
+
+
+def class_form(class_: type[object], reach: Reach) -> Form:
+    """The form of an own class as it is now. Raises Unknown for what has none."""
+    form: list[Form] = ["class", class_.__qualname__, ["bases", *map(reach.class_, class_.__bases__)]]
+    if type(class_) is not type:
+        form.append(["made by", reach.class_(type(class_))])
+    form += _annotations(class_, reach)
+    if issubclass(class_, enum.Enum):
+        form += _members(class_, reach)
+    elif _is_named_tuple(class_):
+        form += _named_fields(class_, reach)
+    elif issubclass(class_, BaseModel):
+        form += _model(class_, reach)
+    elif "__dataclass_fields__" in vars(class_):
+        form += _dataclass(class_, reach)
+    for name, value in sorted(vars(class_).items()):
+        if not _is_left_out(class_, name, value):
+            form.append([name, _entry(value, f"`{name}`", reach)])
+    return form
+
+
+def _entry(value: object, label: str, reach: Reach) -> Form:
+    if isinstance(value, types.MemberDescriptorType):
+        return ["slot"]
+    return value_form(value, label, reach)
+
+
+def _annotations(class_: type[object], reach: Reach) -> Iterator[Form]:
+    """The annotations, in their order: fields are made of them. Classes that are named in text are reached too."""
+    annotations: object = vars(class_).get("__annotations__")
+    if not is_dict(annotations):
+        return
+    module = module_named(class_.__module__)
+    names: dict[str, object] = {} if module is None else vars(module)
+    for name, annotation in annotations.items():
+        written = type_form(annotation, f"the annotation of `{name}`", reach)
+        yield ["field", str(name), written, *reach.annotated(annotation, names)]
+
+
+def _is_left_out(class_: type[object], name: str, value: object) -> bool:
+    if name in _PASSED_OVER:
+        return True
+    if issubclass(class_, enum.Enum):
+        return (
+            name in class_.__members__ or (name.startswith("_") and _function_in(value) is None) or _is_generated(value)
+        )
+    if issubclass(class_, BaseModel) and (name in _OF_MODEL or name.startswith("__pydantic_")):
+        return True
+    if _is_named_tuple(class_):
+        return name in ("_fields", "_field_defaults") or _is_generated(value) or type(value).__name__ == "_tuplegetter"
+    if name == "__hash__" and value is None:
+        return True  # follows from `__eq__`
+    return "__dataclass_fields__" in vars(class_) and name.startswith("__") and _is_generated(value)
+
+
+def _function_in(value: object) -> types.FunctionType | None:
+    """The function that an entry of a class is, or is made of."""
+    inner = attribute(value, "__func__") if type(value) in (staticmethod, classmethod) else value
+    return inner if isinstance(inner, types.FunctionType) else None
+
+
+def _is_generated(value: object) -> bool:
+    """Whether a method was made from what is told of the class: its fields, its members."""
+    function = _function_in(value)
+    if function is None:
+        return False
+    home = home_of(function)
+    return home in _GENERATORS or home.startswith("namedtuple_") or function.__code__.co_filename == "<string>"
+
+
+_GENERATORS: Final = frozenset({"dataclasses", "enum", "collections", "typing"})
+
+
+# --- dataclasses ------------------------------------------------------------------
+
+
+def _dataclass(class_: type[object], reach: Reach) -> Iterator[Form]:
+    assert dataclasses.is_dataclass(class_)
+    yield ["dataclass", repr(vars(class_)["__dataclass_params__"])]
+    for each in dataclasses.fields(class_):
+        label = f"field `{each.name}`"
+        flags: list[Form] = [each.init, each.repr, each.hash, each.compare, each.kw_only is True]
+        default = None if each.default is dataclasses.MISSING else [value_form(each.default, label, reach)]
+        made = each.default_factory
+        factory = None if made is dataclasses.MISSING else [value_form(made, label, reach)]
+        yield ["field", each.name, flags, default, factory, value_form(each.metadata, label, reach)]
+
+
+# --- enumerations and named tuples ------------------------------------------------
+
+
+def _members(class_: type[enum.Enum], reach: Reach) -> Iterator[Form]:
+    for name, member in class_.__members__.items():
+        held: object = member._value_
+        yield ["member", name, value_form(held, f"`{name}`", reach)]
+
+
+def _is_named_tuple(class_: type[object]) -> bool:
+    return tuple in class_.__mro__ and "_fields" in vars(class_)
+
+
+def _named_fields(class_: type[object], reach: Reach) -> Iterator[Form]:
+    yield ["named", value_form(vars(class_).get("_fields"), "a field", reach)]
+    yield ["defaults", value_form(vars(class_).get("_field_defaults"), "a default", reach)]
+
+
+# --- models -----------------------------------------------------------------------
+
+
+def _model(class_: type[BaseModel], reach: Reach) -> Iterator[Form]:
+    """The fields of a model, and which of its methods validate and write what."""
+    if not class_.__pydantic_complete__:
+        raise Unknown(f"`{class_.__qualname__}` names types that are not known yet; call its `model_rebuild()`")
+    for name, field in class_.__pydantic_fields__.items():
+        yield ["field", name, *_field(name, field, reach)]
+    for name, private in class_.__private_attributes__.items():
+        label = f"`{name}`"
+        held: list[object] = [private.default, private.default_factory]
+        yield ["private", name, *(_default(each, label, reach) for each in held)]
+    for kind in (
+        "validators",
+        "field_validators",
+        "root_validators",
+        "field_serializers",
+        "model_serializers",
+        "model_validators",
+        "computed_fields",
+    ):
+        decorators: object = getattr(class_.__pydantic_decorators__, kind)
+        if is_dict(decorators) and decorators:
+            yield [kind, *(_decorator(str(name), each, reach) for name, each in decorators.items())]
+
+
+def _field(name: str, field: FieldInfo, reach: Reach) -> Iterator[Form]:
+    label = f"field `{name}`"
+    yield type_form(field.annotation, label, reach)
+    yield ["metadata", *(_constraint(each, label, reach) for each in field.metadata)]
+    for each in _OF_FIELD:
+        yield [each, _default(getattr(field, each, None), label, reach)]
+
+
+def _constraint(value: object, label: str, reach: Reach) -> Form:
+    """A constraint of a field. Pydantic's own ones are plain objects."""
+    class_ = type(value)
+    if class_.__module__.partition(".")[0] == "pydantic" and not dataclasses.is_dataclass(class_):
+        held = getattr(value, "__dict__", {})
+        return ["constraint", class_.__qualname__, value_form(held, label, reach)]
+    return value_form(value, label, reach)
+
+
+def _default(value: object, label: str, reach: Reach) -> Form:
+    if type(value).__name__ == "PydanticUndefinedType":
+        return ["undefined"]
+    return value_form(value, label, reach)
+
+
+def _decorator(name: str, decorator: object, reach: Reach) -> Form:
+    """A validator or serializer: its function is in the class, its settings are here."""
+    info: object = getattr(decorator, "info", None)
+    settings: list[Form] = []
+    if dataclasses.is_dataclass(info) and not is_class(info):
+        for each in dataclasses.fields(info):
+            held: object = getattr(info, each.name)
+            if each.name not in _FOR_PEOPLE:
+                settings.append([each.name, _default(held, f"`{name}`", reach)])
+    return [name, *settings]

@@ -1,0 +1,344 @@
+"""The forms of values that code reaches: constants, what is made of them, and objects whose whole state can be seen."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import io
+import ipaddress
+import pathlib
+import re
+import sys
+import types
+import typing
+import uuid
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache, partial, partialmethod
+from typing import Final, Protocol, TypeAlias
+
+from .code_facts import Form, NoForm, atom, in_order
+from .code_home import class_name, is_standard
+from .kind import is_class, is_dict, is_frozenset, is_list, is_set, is_tuple
+from .object_state import attribute, has_visible_state, state_of
+
+__all__ = ["Reach", "Unknown", "refuse_dynamic", "type_form", "value_form"]
+
+DEPTH: Final = 64
+"""How deeply values may be nested."""
+
+
+class Unknown(Exception):
+    """Ends the identification; the text is the part of a sentence that says what has no identity."""
+
+
+class Reach(Protocol):
+    """Who goes through what is reached, and asks for the forms of values."""
+
+    within: dict[int, int]
+    """The containers that are being looked at, by identity, each with its depth."""
+
+    def function(self, function: types.FunctionType) -> Form: ...
+    def class_(self, class_: type[object]) -> Form: ...
+    def module(self, module: types.ModuleType) -> Form: ...
+    def is_own(self, class_: type[object]) -> bool: ...
+
+    def annotated(self, annotation: object, names: dict[str, object]) -> list[Form]:
+        """The own classes that an annotation names."""
+        ...
+
+
+# --- what cannot be followed ------------------------------------------------------
+
+_DYNAMIC: Final = frozenset(
+    {
+        *("builtins", "builtins.eval", "builtins.exec", "builtins.compile", "builtins.globals", "builtins.__import__"),
+        *("importlib", "importlib.import_module", "importlib.reload", "importlib.__import__"),
+        *("runpy", "runpy.run_module", "runpy.run_path", "pkgutil.resolve_name"),
+        *("sys.modules", "sys._getframe", "inspect.currentframe", "inspect.stack"),
+    }
+)
+_AROUND: Final = frozenset({"os.environ", "os.environb", "os.getenv", "os.getenvb", "posix.environ", "nt.environ"})
+
+
+def refuse_dynamic(*names: str) -> None:
+    """Raise Unknown if one of these names leads to code or values that no name tells, or to what is outside."""
+    for name in names:
+        if name in _DYNAMIC:
+            raise Unknown(f"it reaches `{name.removeprefix('builtins.')}`, by which it can run any code")
+        if name in _AROUND:
+            raise Unknown(f"it reaches `{name}`, which is not its own; hand in what it needs of that as an argument")
+
+
+def _refuse(value: object, label: str) -> Unknown:
+    kind = type(value)
+    if isinstance(value, types.GeneratorType | types.CoroutineType | types.AsyncGeneratorType):
+        why = f"a {kind.__name__}, which goes on from where it is"
+    elif isinstance(value, io.IOBase):
+        why = "an open file"
+    elif isinstance(value, types.BuiltinMethodType):
+        owner: object = value.__self__
+        has_state = owner is not None and not isinstance(owner, types.ModuleType)
+        of = f"a method of a `{class_name(type(owner))}`, whose state cannot be told"
+        why = of if has_state else "not written in Python, nor a builtin of the standard library"
+    elif is_standard(kind.__module__) or not callable(value):
+        why = f"a `{class_name(kind)}`, whose state cannot be told"
+    else:
+        why = f"a `{class_name(kind)}`, a callable of another package whose state cannot be told"
+    return Unknown(f"{label} is {why}")
+
+
+# --- values -----------------------------------------------------------------------
+
+_Former: TypeAlias = Callable[[object, str, Reach], Form]
+
+
+def value_form(value: object, label: str, reach: Reach) -> Form:
+    """The form of a value as it is now; `label` says for people what it is. Raises Unknown if it has none."""
+    former = _FORMERS.get(type(value))
+    if former is not None:
+        return former(value, label, reach)
+    if is_class(value):
+        return reach.class_(value)
+    if isinstance(value, enum.Enum):
+        return ["member", reach.class_(type(value)), value.name, *_state(value._value_, label, reach)]
+    if type(value).__module__ in _TYPING:
+        return type_form(value, label, reach)
+    return _object(value, label, reach)
+
+
+def _state(value: object, label: str, reach: Reach) -> list[Form]:
+    """The value of a member of an enumeration, if that is a constant; else its class tells."""
+    try:
+        return [atom(value)]
+    except NoForm:
+        return []
+
+
+def _atom(value: object, label: str, reach: Reach) -> Form:
+    return atom(value)
+
+
+def _written(value: object, label: str, reach: Reach) -> Form:
+    """A value that is all of what it is written as."""
+    if isinstance(value, datetime.datetime | datetime.time) and value.tzinfo is not None:
+        return ["written", repr(value.replace(tzinfo=None)), value_form(value.tzinfo, label, reach)]
+    return ["written", class_name(type(value)), repr(value)]
+
+
+def _items(value: object, label: str, reach: Reach) -> Form:
+    with_label = _part(label)
+    if is_list(value):
+        return _entered(value, label, reach, lambda: ["list", *(value_form(it, with_label, reach) for it in value)])
+    if is_dict(value):
+        if value is sys.modules:
+            refuse_dynamic("sys.modules")
+        return _entered(value, label, reach, lambda: ["dict", *_pairs(value, with_label, reach)])
+    if is_tuple(value):
+        return ["tuple", *(value_form(item, with_label, reach) for item in value)]
+    if is_set(value) or is_frozenset(value):
+        return [type(value).__name__, *in_order(value_form(item, with_label, reach) for item in value)]
+    raise _refuse(value, label)
+
+
+def _part(label: str) -> str:
+    return label if label.startswith("a part of ") else f"a part of {label}"
+
+
+def _pairs(value: dict[object, object], label: str, reach: Reach) -> Iterator[Form]:
+    """The members in their order, which code can tell."""
+    for key, item in value.items():
+        yield [value_form(key, label, reach), value_form(item, label, reach)]
+
+
+def _entered(value: object, label: str, reach: Reach, form: Callable[[], Form]) -> Form:
+    """The form of a container; where it holds itself, how far up."""
+    depth = len(reach.within)
+    if (at := reach.within.get(id(value))) is not None:
+        return ["above", depth - at]
+    if depth >= DEPTH:
+        raise Unknown(f"{label} is nested more than {DEPTH} levels deep")
+    reach.within[id(value)] = depth
+    try:
+        return form()
+    finally:
+        del reach.within[id(value)]
+
+
+def _view(value: object, label: str, reach: Reach) -> Form:
+    copied = attribute(value, "copy")
+    held: object = copied() if callable(copied) else None
+    if not is_dict(held):
+        raise _refuse(value, label)
+    return _entered(value, label, reach, lambda: ["view", *_pairs(held, _part(label), reach)])
+
+
+def _bytearray(value: object, label: str, reach: Reach) -> Form:
+    assert isinstance(value, bytearray)
+    return ["bytearray", value.hex()]
+
+
+def _pattern(value: object, label: str, reach: Reach) -> Form:
+    return ["pattern", *(atom(attribute(value, name)) for name in ("pattern", "flags"))]
+
+
+# --- callables --------------------------------------------------------------------
+
+
+def _function(value: object, label: str, reach: Reach) -> Form:
+    assert isinstance(value, types.FunctionType)
+    return reach.function(value)
+
+
+def _module(value: object, label: str, reach: Reach) -> Form:
+    assert isinstance(value, types.ModuleType)
+    return reach.module(value)
+
+
+def _method(value: object, label: str, reach: Reach) -> Form:
+    assert isinstance(value, types.MethodType)
+    return ["method", value_form(value.__func__, label, reach), value_form(value.__self__, f"self of {label}", reach)]
+
+
+def _builtin(value: object, label: str, reach: Reach) -> Form:
+    assert isinstance(value, types.BuiltinFunctionType)
+    owner: object = value.__self__
+    if owner is None or isinstance(owner, types.ModuleType):
+        module = value.__module__ or builtins.__name__
+        if not is_standard(module):
+            raise _refuse(value, label)
+        refuse_dynamic(f"{module}.{value.__qualname__}")
+        return ["builtin", f"{module}.{value.__qualname__}"]
+    if is_class(owner) and is_standard(owner.__module__):
+        return ["builtin", class_name(owner), value.__name__]
+    if isinstance(owner, str | bytes) and type(owner) in (str, bytes):
+        return ["builtin", type(owner).__name__, value.__name__, atom(owner)]
+    raise _refuse(value, label)
+
+
+_DESCRIPTORS: Final = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+
+
+def _descriptor(value: object, label: str, reach: Reach) -> Form:
+    """A method of a builtin class, as `str.upper`."""
+    assert isinstance(value, _DESCRIPTORS)
+    if not is_standard(value.__objclass__.__module__):
+        raise _refuse(value, label)
+    return ["builtin", class_name(value.__objclass__), value.__name__]
+
+
+def _partial(value: object, label: str, reach: Reach) -> Form:
+    held = (value_form(attribute(value, name), f"`{name}` of {label}", reach) for name in ("func", "args", "keywords"))
+    return [type(value).__name__, *held]
+
+
+def _lru_cache(value: object, label: str, reach: Reach) -> Form:
+    """A cached function; what it has in its cache is what it would give anew."""
+    parameters = attribute(value, "cache_parameters")
+    assert callable(parameters)
+    return [
+        "lru_cache",
+        value_form(attribute(value, "__wrapped__"), label, reach),
+        value_form(parameters(), label, reach),
+    ]
+
+
+def _in_class(value: object, label: str, reach: Reach) -> Form:
+    """What a class makes of a function, or of several."""
+    held = (value_form(attribute(value, name), label, reach) for name in _IN_CLASS[type(value)])
+    return [type(value).__name__, *held]
+
+
+_IN_CLASS: Final[dict[type[object], tuple[str, ...]]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    cached_property: ("func",),
+}
+
+
+# --- objects ----------------------------------------------------------------------
+
+_TYPING: Final = frozenset({"typing", "typing_extensions", "types"})
+
+
+def type_form(value: object, label: str, reach: Reach) -> Form:
+    """The form of a type as it is written in annotations, text among it."""
+    if value is None or isinstance(value, str):
+        return ["type", value]
+    if isinstance(value, typing.ForwardRef):
+        return ["type", value.__forward_arg__]
+    if is_list(value):
+        return ["types", *(type_form(each, label, reach) for each in value)]
+    origin, arguments = typing.get_origin(value), typing.get_args(value)
+    if origin is typing.Annotated:
+        extra = (value_form(each, f"a part of {label}", reach) for each in arguments[1:])
+        return ["annotated", type_form(arguments[0], label, reach), *extra]
+    if origin is typing.Literal:
+        return ["literal", *(value_form(each, label, reach) for each in arguments)]
+    if origin is not None:
+        return ["type", type_form(origin, label, reach), *(type_form(each, label, reach) for each in arguments)]
+    if is_class(value):
+        return reach.class_(value)
+    if isinstance(value, typing.TypeVar):
+        return ["variable", value.__name__, type_form(value.__bound__, label, reach)]
+    if isinstance(value, typing.NewType):
+        return ["new", value.__name__, type_form(value.__supertype__, label, reach)]
+    if value is Ellipsis or type(value).__module__ in _TYPING:
+        return ["type", repr(value)]
+    return value_form(value, label, reach)
+
+
+def _object(value: object, label: str, reach: Reach) -> Form:
+    """An object of which all state can be seen: of an own class, of a dataclass, or a named tuple."""
+    class_ = type(value)
+    if value is sys.stdout or value is sys.stderr:
+        return ["stream"]
+    if is_tuple(value):
+        return ["tuple of", reach.class_(class_), *(value_form(item, _part(label), reach) for item in value)]
+    if tuple in class_.__mro__ and class_.__module__ == "sys":
+        return ["written", repr(value)]  # as `sys.version_info`
+    if isinstance(value, datetime.tzinfo) and is_standard(class_.__module__):
+        return _written(value, label, reach)
+    if class_.__module__ == "logging" and class_.__name__ in ("Logger", "RootLogger"):
+        return ["logger", atom(attribute(value, "name"))]
+    is_plain = has_visible_state(class_, reach.is_own)
+    if not is_plain and not (dataclasses.is_dataclass(class_) and has_visible_state(class_, lambda _: True)):
+        raise _refuse(value, label)
+    return _entered(value, label, reach, lambda: ["object", reach.class_(class_), *_fields(value, label, reach)])
+
+
+def _fields(value: object, label: str, reach: Reach) -> Iterator[Form]:
+    for name, held in sorted(state_of(value).items()):
+        yield [name, value_form(held, f"`{name}` of {label}", reach)]
+
+
+def _sentinel(value: object, label: str, reach: Reach) -> Form:
+    return ["object"]
+
+
+_FORMERS: Final[dict[type[object], _Former]] = {
+    **dict.fromkeys((type(None), bool, int, float, str, bytes, complex, type(...), type(NotImplemented)), _atom),
+    **dict.fromkeys((list, dict, tuple, set, frozenset), _items),
+    **dict.fromkeys((datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone), _written),
+    **dict.fromkeys((decimal.Decimal, fractions.Fraction, uuid.UUID, range), _written),
+    **dict.fromkeys((pathlib.PosixPath, pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.WindowsPath), _written),
+    **dict.fromkeys(
+        (ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv6Address, ipaddress.IPv6Network), _written
+    ),
+    types.FunctionType: _function,
+    types.ModuleType: _module,
+    types.MethodType: _method,
+    types.BuiltinFunctionType: _builtin,
+    **dict.fromkeys(_DESCRIPTORS, _descriptor),
+    **dict.fromkeys((partial, partialmethod), _partial),
+    **dict.fromkeys(_IN_CLASS, _in_class),
+    type(lru_cache(len)): _lru_cache,
+    types.MappingProxyType: _view,
+    bytearray: _bytearray,
+    re.Pattern: _pattern,
+    object: _sentinel,
+}
