@@ -16,7 +16,7 @@ A `Proof` grows entry by entry, in any order, and tells of each key what it tell
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, final
 
 from msgspec import Struct
@@ -70,11 +70,13 @@ class Proof:
                 keys.append(row[0])
         return keys
 
-    def union(self, carried: Carried) -> None:
-        """Take note of what a journal carries."""
+    def union(self, carried: Carried) -> list[str]:
+        """Take note of what a journal carries: the keys of which that says something."""
         self.found.union(carried)
-        for row, _ in (*carried.admitted, *carried.retired):
+        rows = [row for row, _ in (*carried.admitted, *carried.retired)]
+        for row in rows:
             self._note(row)
+        return [row[0] for row in rows]
 
     def add_gap(self, gap: Gap, recorded: Iterable[RecordedRef] = ()) -> None:
         """Take note of a gap, and of the rows that its run recorded."""
@@ -85,22 +87,25 @@ class Proof:
     # --- asking ---------------------------------------------------------------
 
     @property
+    def has_gaps(self) -> bool:
+        return bool(self._gaps)
+
     def keys(self) -> set[str]:
         """Every key of which anything was found."""
         return {*self._in_force, *self._retired, *self._unseen}
 
     def candidate(self, key_digest: str) -> RecordedRef | None:
         """The row that is in force for a key if it is recorded."""
-        rows = self._in_force.get(key_digest, ())
-        if len(rows) != 1 or (self._gaps and self._gap_over(rows) is not None):
+        rows = self._in_force.get(key_digest)
+        if rows is None or len(rows) != 1 or (self._gaps and self._gap_over(rows) is not None):
             return None
         return RecordedRef(*rows[0])
 
     def candidates(self) -> Iterator[RecordedRef]:
         return filter(None, map(self.candidate, self._in_force))
 
-    def explain(self, key_digest: str, live: RecordedRef | None, recorded: Container[RecordedRef]) -> Explanation:
-        """What is to be said of a key whose head is `live`; `recorded` has its candidate, if that is recorded."""
+    def explain(self, key_digest: str, live: RecordedRef | None, *, recorded: bool) -> Explanation:
+        """What is to be said of a key whose head is `live`; `recorded` tells whether its candidate is."""
         rows = self._in_force.get(key_digest)
         if rows is None:
             return self._explain_none(key_digest, live)
@@ -108,8 +113,7 @@ class Proof:
             return _unproven(key_digest, gap.run_id, self._refs(rows))
         if len(rows) > 1:
             return Explanation(key_digest, "ambiguous", None, rows=self._refs(rows))
-        ref = RecordedRef(*rows[0])
-        return Explanation(key_digest, "restored" if ref in recorded else "ledger_missing", ref)
+        return Explanation(key_digest, "restored" if recorded else "ledger_missing", RecordedRef(*rows[0]))
 
     def _explain_none(self, key_digest: str, live: RecordedRef | None) -> Explanation:
         """Of a key of which no row is in force."""
