@@ -71,9 +71,10 @@ def replay_changes(
             if above not in going and isinstance(standing.get(above), FileNode | LinkNode):
                 message = f"{shown(path)} cannot be written: {shown(above)} is a file on the host, and no directory"
                 return WorkspaceError("not_a_directory", message)
+    emptied = {above for path in going for above in ancestors(path)}
     base = {path: node for path, node in standing.items() if path in named or path in going}
-    for path in [path for path in base if path in filled and base[path] == DirNode()]:
-        del base[path]  # it will hold something, and need not be made or removed
+    for path in [path for path in base if path in filled | emptied and base[path] == DirNode()]:
+        del base[path]  # it holds something, now or then: it is not to be removed, or is to stay when it is emptied
     return changes(base, wanted)
 
 

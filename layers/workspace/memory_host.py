@@ -231,7 +231,7 @@ class MemoryHost:
 
     def _baseline(self, declaration: Declaration) -> dict[str, Node]:
         places = [*declaration.outputs, *declaration.trees]
-        places += [path for path in self._files.paths() if declaration.writes(path)]
+        places += [path for path in self._files.tree() if declaration.writes(path)]
         found = {path: node for path in places if (node := self._files.node(path)) is not None}
         above = {path: self._files.node(path) for path in declaration.above_targets() - found.keys()}
         return found | {path: node for path, node in above.items() if not isinstance(node, DirNode | None)}

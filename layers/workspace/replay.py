@@ -49,12 +49,17 @@ class Replayer:
         if isinstance(planned, WorkspaceError):
             return Failure(planned)
         there = {path: node for path, node in reads.files if node is not None}
-        return await self._copy_back(planned, outputs, Reads(declaration, there, limits))
+        inline = {entry.path: entry.data for entry in outputs.entries if entry.data is not None}
+        failed = await self._copy_back(planned, inline, Reads(declaration, there, limits))
+        if failed is not None:
+            return Failure(failed)
+        # A directory that only has to stay when it is emptied is among the changes, and was there before.
+        made = [change for change in planned if standing.unwrap().get(change.path) != change.after]
+        return Success(Materialized(tuple(_told(change, inline.get(change.path)) for change in made)))
 
     async def _copy_back(
-        self, made: tuple[NodeChange, ...], outputs: Outputs, reads: Reads
-    ) -> Outcome[Materialized, ReplayFailure]:
-        inline = {entry.path: entry.data for entry in outputs.entries if entry.data is not None}
+        self, made: tuple[NodeChange, ...], inline: Mapping[str, bytes], reads: Reads
+    ) -> ReplayFailure | None:
         copy_back = await in_thread(
             lambda: self._host.copy_back(made, trees=reads.declaration.trees, reads=reads),
             drop=lambda begun: begun.discard(),
@@ -65,13 +70,11 @@ class Replayer:
                 if isinstance(change.after, FileNode) and change.path not in inline:
                     problem = await self._stage(copy_back, change.path, change.after)
                     if problem is not None:
-                        return Failure(problem)
+                        return problem
             committed = await to_its_end(asyncio.to_thread(copy_back.commit))
         finally:
             await to_its_end(asyncio.to_thread(copy_back.discard))
-        if isinstance(committed, Failure):
-            return committed
-        return Success(Materialized(tuple(_told(change, inline.get(change.path)) for change in made)))
+        return committed.failure() if isinstance(committed, Failure) else None
 
     async def _stage(
         self, copy_back: CopyBack, path: str, node: FileNode

@@ -20,6 +20,7 @@ from stepwell.layers.step_sandbox import MemoryFiles
 from stepwell.services.artifacts import Artifacts
 from stepwell.services.step_sandbox import (
     Accepted,
+    CachingTransaction,
     ExecuteFailure,
     StepSandbox,
     Workspace,
@@ -50,6 +51,7 @@ class World(ABC):
     """A host with the base tree, and a sandbox over it."""
 
     sandbox: StepSandbox
+    artifacts: Artifacts
 
     @abstractmethod
     def write(self, path: str, data: str | bytes, *, executable: bool = False) -> None: ...
@@ -77,6 +79,11 @@ class World(ABC):
 
     async def open(self) -> WorkspaceTransaction:
         return (await self.sandbox.open()).unwrap()
+
+    async def open_caching(self) -> CachingTransaction:
+        transaction = await self.open()
+        assert isinstance(transaction, CachingTransaction)
+        return transaction
 
     async def run(
         self,
@@ -222,4 +229,5 @@ async def open_world(
     composed = layer | (kept or artifacts.layer_test()) | clock.layer_test()
     async with build(composed) as built:
         world.sandbox = get(built.unwrap(), StepSandbox)
+        world.artifacts = get(built.unwrap(), Artifacts)
         yield world

@@ -1,0 +1,157 @@
+"""Measuring, recording and replaying over each host, and what only one of them can show."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from stepwell import Success
+from stepwell.core.boundary import Boundary
+from stepwell.core.node import FileNode, digest_of
+from stepwell.core.outputs import Outputs
+from stepwell.core.workspace_limits import WorkspaceLimits
+
+from .sandbox_replay_contract import LARGE, TREE, SandboxReplayContract, measured, recorded, replayed, write_tree
+from .sandbox_world import Host, World, open_world
+
+HOSTS: tuple[Host, ...] = ("memory", "folder")
+LIMITS = WorkspaceLimits(inline_bytes=10, nodes=20, file_bytes=100)
+
+
+@pytest.fixture(params=HOSTS)
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    host: Host = "folder" if request.param == "folder" else "memory"
+    async with open_world(host, tmp_path / "root", limits=LIMITS) as made:
+        yield made
+
+
+class TestSandboxReplay(SandboxReplayContract):
+    pass
+
+
+async def test_r_09_a_restored_file_has_one_name_and_may_be_changed_in_place(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    async with open_world("folder", root, limits=LIMITS) as world:
+        outputs = await recorded(world, TREE, write_tree)
+        (root / "out/d/run").unlink()
+        _ = (await replayed(world, TREE, outputs)).unwrap()
+        assert (root / "out/d/run").stat().st_nlink == 1
+        with (root / "out/d/run").open("ab") as handle:
+            _ = handle.write(b"more")
+        (root / "out/d/run").chmod(0o600)
+        (root / "out/d/run").unlink()
+        _ = (await replayed(world, TREE, outputs)).unwrap()
+        assert (root / "out/d/run").read_bytes() == LARGE.encode()
+        assert (await world.artifacts.get(digest_of(LARGE.encode()))).unwrap() == LARGE.encode()
+
+
+async def test_k_01_bytes_and_exec_bit_are_measured_of_one_and_the_same_file(tmp_path: Path) -> None:
+    """A writer swaps two files of one size for as long as the test measures: a plain one, and one to be executed."""
+    root = tmp_path / "root"
+    forms = [
+        FileNode(digest_of(data), 200_000, executable) for data, executable in ((_data(0), False), (_data(1), True))
+    ]
+    done = threading.Event()
+
+    def swap() -> None:
+        number = 0
+        while not done.is_set():
+            number = 1 - number
+            beside = tmp_path / "beside"
+            _ = beside.write_bytes(_data(number))
+            beside.chmod(0o755 if number else 0o644)
+            os.replace(beside, root / "in.txt")
+
+    async with open_world("folder", root) as world:
+        world.write("in.txt", _data(0))
+        writer = threading.Thread(target=swap)
+        writer.start()
+        try:
+            for _ in range(200):
+                (path, node) = (await measured(world, Boundary(("in.txt",)))).files[0]
+                assert path == "in.txt"
+                assert node in forms
+        finally:
+            done.set()
+            writer.join()
+
+
+async def test_k_01_a_file_that_is_written_in_place_is_measured_as_what_a_body_was_given(tmp_path: Path) -> None:
+    """What the body read hashes to what the record says was seeded, whatever a writer does to the file meanwhile."""
+    root = tmp_path / "root"
+    done = threading.Event()
+
+    def rewrite() -> None:
+        number = 0
+        with (root / "in.txt").open("r+b") as handle:
+            while not done.is_set():
+                number = 1 - number
+                _ = handle.seek(0)
+                _ = handle.write(_data(number))
+                handle.flush()
+
+    async with open_world("folder", root) as world:
+        world.write("in.txt", _data(0))
+        boundary = Boundary(("in.txt",), ("out/r",))
+        writer = threading.Thread(target=rewrite)
+        writer.start()
+        seen: list[tuple[bytes, str]] = []
+        try:
+            for _ in range(50):
+                run = await world.run(lambda it: (it.write_text("out/r", ""), it.read_bytes("in.txt"))[1])
+                accepted = run.unwrap()
+                assert accepted.record is not None
+                seen.append((accepted.output, accepted.record.base_digest))
+        finally:
+            done.set()
+            writer.join()
+        for data, base in {digest: (data, digest) for data, digest in seen}.values():
+            world.write("in.txt", data)
+            assert (await measured(world, boundary)).base_digest == base
+
+
+def _data(number: int) -> bytes:
+    return bytes([65 + number]) * 200_000
+
+
+async def test_a_target_is_read_whole_before_it_is_left_as_it_is(tmp_path: Path) -> None:
+    """Old files whose digests are remembered elsewhere: the times are put back after the bytes were changed."""
+    root = tmp_path / "root"
+    async with open_world("folder", root) as world:
+        outputs = await recorded(world, TREE, write_tree)
+        os.utime(root / "out/a", ns=(10**9, 10**9))
+        _ = (await replayed(world, TREE, outputs)).unwrap()
+        with (root / "out/a").open("r+b") as handle:
+            _ = handle.write(b"A")
+        os.utime(root / "out/a", ns=(10**9, 10**9))
+        assert isinstance(await replayed(world, TREE, outputs), Success)
+        assert (root / "out/a").read_bytes() == b"alpha\n"
+
+
+async def test_what_is_no_file_in_a_tree_is_refused_and_left(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    async with open_world("folder", root) as world:
+        outputs = await recorded(world, TREE, write_tree)
+        os.mkfifo(root / "out/pipe")
+        (root / "out/a").unlink()
+        refused = await replayed(world, TREE, outputs)
+        assert "unsupported_file_type" in repr(refused.failure())
+        assert not (root / "out/a").exists()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_k_07_another_folder_is_measured_alike_and_takes_the_record(host: Host, tmp_path: Path) -> None:
+    async with open_world(host, tmp_path / "one", limits=LIMITS) as one:
+        outputs = await recorded(one, TREE, write_tree)
+        reads = await measured(one, TREE)
+        after = one.nodes()
+    outputs = Outputs(outputs.entries, outputs.removed)
+    async with open_world(host, tmp_path / "two" / "deeper", limits=LIMITS) as two:
+        _ = (await two.artifacts.put(LARGE.encode())).unwrap()
+        assert await measured(two, TREE) == reads
+        _ = (await replayed(two, TREE, outputs, reads)).unwrap()
+        assert two.nodes() == after
