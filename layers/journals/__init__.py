@@ -1,0 +1,1 @@
+"""The journal over a ledger, a part of what it does in each module."""
