@@ -113,7 +113,8 @@ class Proof:
             return _unproven(key_digest, gap.run_id, self._refs(rows))
         if len(rows) > 1:
             return Explanation(key_digest, "ambiguous", None, rows=self._refs(rows))
-        return Explanation(key_digest, "restored" if recorded else "ledger_missing", RecordedRef(*rows[0]))
+        ref = RecordedRef(*next(iter(rows)))
+        return Explanation(key_digest, "restored" if recorded else "ledger_missing", ref)
 
     def _explain_none(self, key_digest: str, live: RecordedRef | None) -> Explanation:
         """Of a key of which no row is in force."""
