@@ -11,36 +11,27 @@ import types
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import StructMeta
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from .code_facts import Form
-from .code_home import home_of, module_named
-from .code_value import Reach, Unknown, type_form, value_form
-from .kind import is_class, is_dict
-from .object_state import attribute
+from .code_home import class_name, home_of, module_named
+from .code_value import DESCRIPTORS, Reach, Unknown, type_form, value_form
+from .kind import is_class, is_dict, is_tuple
+from .object_state import attribute, is_python
 
 __all__ = ["class_form"]
 
-_PASSED_OVER: Final = frozenset(
-    {
-        *(
-            "__module__",
-            "__doc__",
-            "__dict__",
-            "__weakref__",
-            "__qualname__",
-            "__firstlineno__",
-            "__static_attributes__",
-        ),
-        *("__annotations__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__type_params__"),
-        *("__dataclass_fields__", "__dataclass_params__", "__match_args__", "__slots__", "__classcell__"),
-        *("__annotate__", "__annotate_func__", "__annotations_cache__"),
-    }
-)
+_PLACE: Final = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__"}
+_TOLD: Final = {
+    *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
+    *("__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__type_params__", "__classcell__"),
+    *("__dataclass_fields__", "__dataclass_params__", "__match_args__", "__slots__"),
+}
+_PASSED_OVER: Final = frozenset(_PLACE | _TOLD)
 """Entries that tell where a class was written, or what is told elsewhere in the form."""
 
-_OF_ENUM: Final = frozenset({"__new__", "__reduce_ex__", "__reduce__", "__format__", "__str__", "__repr__"})
 _OF_MODEL: Final = frozenset(
     {"model_fields", "model_computed_fields", "__class_vars__", "__private_attributes__", "__signature__"}
 )
@@ -55,14 +46,16 @@ def class_form(class_: type[object], reach: Reach) -> Form:
     """The form of an own class as it is now. Raises Unknown for what has none."""
     form: list[Form] = ["class", class_.__qualname__, ["bases", *map(reach.class_, class_.__bases__)]]
     if type(class_) is not type:
-        form.append(["made by", reach.class_(type(class_))])
+        form.append(["made by", _metaclass(class_, reach)])
     form += _annotations(class_, reach)
     if issubclass(class_, enum.Enum):
         form += _members(class_, reach)
     elif _is_named_tuple(class_):
         form += _named_fields(class_, reach)
-    elif issubclass(class_, BaseModel):
+    elif _is_model(class_):
         form += _model(class_, reach)
+    elif _is_struct(class_):
+        form += _struct(class_, reach)
     elif "__dataclass_fields__" in vars(class_):
         form += _dataclass(class_, reach)
     for name, value in sorted(vars(class_).items()):
@@ -71,10 +64,18 @@ def class_form(class_: type[object], reach: Reach) -> Form:
     return form
 
 
+def _metaclass(class_: type[object], reach: Reach) -> Form:
+    """The metaclass. One that is written in C may keep what it was told where only it knows."""
+    made_by = type(class_)
+    if not _is_struct(class_) and not all(each is type or is_python(each) for each in made_by.__mro__[:-1]):
+        raise Unknown(f"`{class_.__qualname__}` is made by `{class_name(made_by)}`, which is not written in Python")
+    return reach.class_(made_by)
+
+
 def _entry(value: object, label: str, reach: Reach) -> Form:
     if isinstance(value, types.MemberDescriptorType):
         return ["slot"]
-    return value_form(value, label, reach)
+    return _default(value, label, reach)
 
 
 def _annotations(class_: type[object], reach: Reach) -> Iterator[Form]:
@@ -93,16 +94,15 @@ def _is_left_out(class_: type[object], name: str, value: object) -> bool:
     if name in _PASSED_OVER:
         return True
     if issubclass(class_, enum.Enum):
-        return (
-            name in class_.__members__ or (name.startswith("_") and _function_in(value) is None) or _is_generated(value)
-        )
-    if issubclass(class_, BaseModel) and (name in _OF_MODEL or name.startswith("__pydantic_")):
+        is_data = _function_in(value) is None and not isinstance(value, DESCRIPTORS)
+        return name in class_.__members__ or (name.startswith("_") and is_data) or _is_generated(value)
+    if _is_model(class_) and (name in _OF_MODEL or name.startswith("__pydantic_")):
         return True
     if _is_named_tuple(class_):
         return name in ("_fields", "_field_defaults") or _is_generated(value) or type(value).__name__ == "_tuplegetter"
     if name == "__hash__" and value is None:
         return True  # follows from `__eq__`
-    return "__dataclass_fields__" in vars(class_) and name.startswith("__") and _is_generated(value)
+    return "__dataclass_fields__" in vars(class_) and (name == "__is_pydantic_dataclass__" or _is_generated(value))
 
 
 def _function_in(value: object) -> types.FunctionType | None:
@@ -117,7 +117,9 @@ def _is_generated(value: object) -> bool:
     if function is None:
         return False
     home = home_of(function)
-    return home in _GENERATORS or home.startswith("namedtuple_") or function.__code__.co_filename == "<string>"
+    if home in _GENERATORS or home.startswith("namedtuple_"):
+        return True
+    return function.__code__.co_qualname.startswith("__create_fn__.<locals>.")  # as `dataclasses` names them
 
 
 _GENERATORS: Final = frozenset({"dataclasses", "enum", "collections", "typing"})
@@ -132,7 +134,7 @@ def _dataclass(class_: type[object], reach: Reach) -> Iterator[Form]:
     for each in dataclasses.fields(class_):
         label = f"field `{each.name}`"
         flags: list[Form] = [each.init, each.repr, each.hash, each.compare, each.kw_only is True]
-        default = None if each.default is dataclasses.MISSING else [value_form(each.default, label, reach)]
+        default = None if each.default is dataclasses.MISSING else [_default(each.default, label, reach)]
         made = each.default_factory
         factory = None if made is dataclasses.MISSING else [value_form(made, label, reach)]
         yield ["field", each.name, flags, default, factory, value_form(each.metadata, label, reach)]
@@ -156,35 +158,42 @@ def _named_fields(class_: type[object], reach: Reach) -> Iterator[Form]:
     yield ["defaults", value_form(vars(class_).get("_field_defaults"), "a default", reach)]
 
 
-# --- models -----------------------------------------------------------------------
+# --- models and structs -----------------------------------------------------------
 
 
-def _model(class_: type[BaseModel], reach: Reach) -> Iterator[Form]:
-    """The fields of a model, and which of its methods validate and write what."""
-    if not class_.__pydantic_complete__:
-        raise Unknown(f"`{class_.__qualname__}` names types that are not known yet; call its `model_rebuild()`")
-    for name, field in class_.__pydantic_fields__.items():
-        yield ["field", name, *_field(name, field, reach)]
-    for name, private in class_.__private_attributes__.items():
-        label = f"`{name}`"
-        held: list[object] = [private.default, private.default_factory]
-        yield ["private", name, *(_default(each, label, reach) for each in held)]
-    for kind in (
-        "validators",
-        "field_validators",
-        "root_validators",
-        "field_serializers",
-        "model_serializers",
-        "model_validators",
-        "computed_fields",
-    ):
-        decorators: object = getattr(class_.__pydantic_decorators__, kind)
-        if is_dict(decorators) and decorators:
-            yield [kind, *(_decorator(str(name), each, reach) for name, each in decorators.items())]
+def _is_model(class_: type[object]) -> bool:
+    return issubclass(class_, BaseModel) or "__pydantic_fields__" in vars(class_)
 
 
-def _field(name: str, field: FieldInfo, reach: Reach) -> Iterator[Form]:
-    label = f"field `{name}`"
+def _model(class_: type[object], reach: Reach) -> Iterator[Form]:
+    """The fields of a model, or of a dataclass of pydantic, and which of its methods validate and write what."""
+    if not attribute(class_, "__pydantic_complete__"):
+        raise Unknown(f"`{class_.__qualname__}` names types that are not known yet; rebuild it when they are")
+    fields = attribute(class_, "__pydantic_fields__")
+    for name, field in fields.items() if is_dict(fields) else ():
+        if isinstance(field, FieldInfo):
+            yield ["field", str(name), *_field(f"field `{name}`", field, reach)]
+    if issubclass(class_, BaseModel):
+        for name, private in class_.__private_attributes__.items():
+            held: list[object] = [private.default, private.default_factory]
+            yield ["private", name, *(_default(each, f"`{name}`", reach) for each in held)]
+    else:
+        yield from _dataclass(class_, reach)
+        yield ["config", value_form(attribute(class_, "__pydantic_config__"), "the config", reach)]
+    decorators = attribute(class_, "__pydantic_decorators__")
+    for kind in _DECORATORS:
+        found = attribute(decorators, kind)
+        if is_dict(found) and found:
+            yield [kind, *(_decorator(str(name), each, reach) for name, each in found.items())]
+
+
+_DECORATORS: Final = (
+    *("validators", "field_validators", "root_validators", "model_validators"),
+    *("field_serializers", "model_serializers", "computed_fields"),
+)
+
+
+def _field(label: str, field: FieldInfo, reach: Reach) -> Iterator[Form]:
     yield type_form(field.annotation, label, reach)
     yield ["metadata", *(_constraint(each, label, reach) for each in field.metadata)]
     for each in _OF_FIELD:
@@ -203,6 +212,8 @@ def _constraint(value: object, label: str, reach: Reach) -> Form:
 def _default(value: object, label: str, reach: Reach) -> Form:
     if type(value).__name__ == "PydanticUndefinedType":
         return ["undefined"]
+    if isinstance(value, FieldInfo):
+        return ["field", *_field(label, value, reach)]
     return value_form(value, label, reach)
 
 
@@ -216,3 +227,21 @@ def _decorator(name: str, decorator: object, reach: Reach) -> Form:
             if each.name not in _FOR_PEOPLE:
                 settings.append([each.name, _default(held, f"`{name}`", reach)])
     return [name, *settings]
+
+
+def _is_struct(class_: object) -> bool:
+    return isinstance(class_, StructMeta)
+
+
+def _struct(class_: type[object], reach: Reach) -> Iterator[Form]:
+    """The fields of a struct with their defaults, and its config, which are not among its attributes."""
+    for told in ("__struct_fields__", "__struct_encode_fields__"):
+        yield [told, value_form(attribute(class_, told), "a field", reach)]
+    defaults = attribute(class_, "__struct_defaults__")
+    for each in defaults if is_tuple(defaults) else ():
+        made: object = getattr(each, "factory", None) if type(each).__module__ == "msgspec._core" else each
+        yield ["default", type(each).__name__, value_form(made, "a default", reach)]
+    config = attribute(class_, "__struct_config__")
+    for name in dir(config):
+        if not name.startswith("_"):
+            yield [name, value_form(attribute(config, name), f"`{name}`", reach)]

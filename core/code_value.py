@@ -25,7 +25,7 @@ from .code_home import class_name, is_standard
 from .kind import is_class, is_dict, is_frozenset, is_list, is_set, is_tuple
 from .object_state import attribute, has_visible_state, state_of
 
-__all__ = ["Reach", "Unknown", "refuse_dynamic", "type_form", "value_form"]
+__all__ = ["DESCRIPTORS", "Reach", "Unknown", "refuse_dynamic", "type_form", "value_form"]
 
 DEPTH: Final = 64
 """How deeply values may be nested."""
@@ -219,12 +219,12 @@ def _builtin(value: object, label: str, reach: Reach) -> Form:
     raise _refuse(value, label)
 
 
-_DESCRIPTORS: Final = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+DESCRIPTORS: Final = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
 def _descriptor(value: object, label: str, reach: Reach) -> Form:
     """A method of a builtin class, as `str.upper`."""
-    assert isinstance(value, _DESCRIPTORS)
+    assert isinstance(value, DESCRIPTORS)
     if not is_standard(value.__objclass__.__module__):
         raise _refuse(value, label)
     return ["builtin", class_name(value.__objclass__), value.__name__]
@@ -333,7 +333,7 @@ _FORMERS: Final[dict[type[object], _Former]] = {
     types.ModuleType: _module,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
-    **dict.fromkeys(_DESCRIPTORS, _descriptor),
+    **dict.fromkeys(DESCRIPTORS, _descriptor),
     **dict.fromkeys((partial, partialmethod), _partial),
     **dict.fromkeys(_IN_CLASS, _in_class),
     type(lru_cache(len)): _lru_cache,

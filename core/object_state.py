@@ -14,7 +14,7 @@ from typing import Final
 import typing_extensions
 from pydantic import BaseModel
 
-__all__ = ["attribute", "has_visible_state", "state_of"]
+__all__ = ["attribute", "has_visible_state", "is_python", "state_of"]
 
 _EMPTY: Final = frozenset({object, abc.ABC, typing.Generic, typing.Protocol, typing_extensions.Protocol, BaseModel})
 """Classes that give their objects no state but attributes."""
@@ -28,10 +28,10 @@ def has_visible_state(class_: type[object], is_own: Callable[[type[object]], boo
 
     A class that is written in C, as a list, keeps its state where only it knows.
     """
-    return all(base in _EMPTY or (is_own(base) and _is_python(base)) for base in class_.__mro__)
+    return all(base in _EMPTY or (is_own(base) and is_python(base)) for base in class_.__mro__)
 
 
-def _is_python(class_: type[object]) -> bool:
+def is_python(class_: type[object]) -> bool:
     """Whether a class may be written in Python; one in C that looks like it has methods that have no form."""
     return bool(class_.__flags__ & _HEAP_TYPE)
 
