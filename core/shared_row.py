@@ -10,20 +10,20 @@ wrote it is not: a seal is no signature, and whoever may write to a tier is trus
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Never, TypeGuard, final
 
-from .canonical_json import SAFE_INTEGER, NotCanonical, canonical_json
-from .recorded_row import RecordedRow, seal
+from .cache_entry import admit_entry
+from .canonical_json import SAFE_INTEGER, canonical_json
+from .outcome import Failure
+from .recorded_row import seal
 from .step_cache import KEY_CHARACTERS, RESULT_BYTES, CacheEntry, InvalidEntry, RecordedRef
 
 __all__ = [
     "ROW_BYTES",
     "OtherKey",
     "TierNonsense",
-    "check_key",
     "is_shareable",
     "read_row",
     "row_name",
@@ -34,12 +34,9 @@ __all__ = [
 ROW_BYTES: Final = 2 * RESULT_BYTES + 64 * 1024
 """The largest document, in bytes: a result, meta, and what is beside them."""
 
-RUN_ID_CHARACTERS: Final = 1024
-
 _KIND: Final = "stepwell.cache-row"
 _VERSION: Final = 1
 _MEMBERS: Final = frozenset(("kind", "v", "key", "run", "seq", "created_at_ms", "result", "meta", "seal"))
-_KEY: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{KEY_CHARACTERS}}}")
 _WHOLE_DIGITS: Final = 17
 
 
@@ -60,16 +57,7 @@ class OtherKey:
     named: str
 
 
-# --- keys and what may be shared --------------------------------------------
-
-
-def check_key(key: object) -> str:
-    """The key, if a row can have it. Otherwise a TypeError or ValueError: nobody is asked for such a row."""
-    if not isinstance(key, str):
-        raise TypeError(f"a cache key is text, not {key!r}")
-    if _KEY.fullmatch(key) is None:
-        raise ValueError(f'a cache key is 1 to {KEY_CHARACTERS} letters, digits, "-" and "_", not {key!r}')
-    return key
+# --- names, and what may be shared ------------------------------------------
 
 
 def row_name(key: str) -> str:
@@ -81,8 +69,12 @@ def row_name(key: str) -> str:
 
 
 def is_shareable(entry: CacheEntry) -> bool:
-    """Whether a row may be in a shared tier at all: only if it was proved that the step read nothing undeclared."""
-    return entry.meta.get("evidence") == "enforced"
+    """Whether a row may be in a shared tier at all: only if it was proved that the step read nothing undeclared.
+
+    What says itself that it is for fewer (`core/cached_row.py`) is not shared either.
+    """
+    meta = entry.meta
+    return meta.get("evidence") == "enforced" and meta.get("reach", "shared") == "shared" and meta.get("scope") is None
 
 
 # --- writing ----------------------------------------------------------------
@@ -90,9 +82,10 @@ def is_shareable(entry: CacheEntry) -> bool:
 
 def write_row(entry: CacheEntry) -> bytes | InvalidEntry:
     """The document of a row, or why it can be none."""
-    row = _row_of(entry)
-    if isinstance(row, InvalidEntry):
-        return row
+    admitted = admit_entry(entry)
+    if isinstance(admitted, Failure):
+        return admitted.failure()
+    row = admitted.unwrap()
     members = {
         "kind": canonical_json(_KIND),
         "v": canonical_json(_VERSION),
@@ -112,24 +105,6 @@ def same_result(one: CacheEntry, other: CacheEntry) -> bool:
     return canonical_json(one.result) == canonical_json(other.result)
 
 
-def _row_of(entry: CacheEntry) -> RecordedRow | InvalidEntry:
-    ref = entry.ref
-    if not _is_key(ref.key_digest):
-        return InvalidEntry(f"{ref.key_digest!r} is no cache key")
-    if not _is_run_id(ref.recorded_run_id):
-        return InvalidEntry(f"{ref.recorded_run_id!r} is no run's id")
-    for what, number in (("number", ref.recorded_event_seq), ("created_at_ms", entry.created_at_ms)):
-        if not _is_whole(number):
-            return InvalidEntry(f"the {what} of a row is a whole number from 0 to 2^53 - 1, not {number!r}")
-    try:
-        result, meta = canonical_json(entry.result), canonical_json(dict(entry.meta))
-    except NotCanonical as error:
-        return InvalidEntry(f"the row is no JSON: {error}")
-    if max(len(result), len(meta)) > RESULT_BYTES:
-        return InvalidEntry(f"the result and the meta of a row have at most {RESULT_BYTES} bytes each")
-    return RecordedRow(ref.key_digest, ref.recorded_run_id, ref.recorded_event_seq, result, meta, entry.created_at_ms)
-
-
 # --- reading ----------------------------------------------------------------
 
 
@@ -144,17 +119,19 @@ def read_row(data: bytes, key: str) -> CacheEntry | TierNonsense | OtherKey:
     if type(value["v"]) is not int or value["v"] != _VERSION:
         return TierNonsense("it is a row in a form of another version")
     named, run, seq, at_ms, meta = value["key"], value["run"], value["seq"], value["created_at_ms"], value["meta"]
-    if not (isinstance(named, str) and _is_run_id(run) and _is_whole(seq) and _is_whole(at_ms) and _is_members(meta)):
+    if not (
+        isinstance(named, str) and isinstance(run, str) and _is_whole(seq) and _is_whole(at_ms) and _is_members(meta)
+    ):
         return TierNonsense("it is a row with a member that none can have")
     if named != key:
         return OtherKey(key, named[:KEY_CHARACTERS])
     entry = CacheEntry(RecordedRef(named, run, seq), value["result"], meta, at_ms)
-    row = _row_of(entry)
-    if isinstance(row, InvalidEntry):
-        return TierNonsense(row.message)
-    return (
-        entry if value["seal"] == seal(row).hex() else TierNonsense("it is not as it was written: its seal is broken")
-    )
+    admitted = admit_entry(entry)
+    if isinstance(admitted, Failure):
+        return TierNonsense(f"it is a row that none can be: {admitted.failure().message}")
+    if value["seal"] != seal(admitted.unwrap()).hex():
+        return TierNonsense("it is not as it was written: its seal is broken")
+    return entry
 
 
 def _number(digits: str) -> int | float:
@@ -175,15 +152,5 @@ def _is_members(value: object) -> TypeGuard[dict[str, object]]:
     return isinstance(value, dict)
 
 
-def _is_key(value: object) -> bool:
-    return isinstance(value, str) and _KEY.fullmatch(value) is not None
-
-
-def _is_run_id(value: object) -> TypeGuard[str]:
-    if not isinstance(value, str) or not 1 <= len(value) <= RUN_ID_CHARACTERS or "\0" in value:
-        return False
-    return not any("\ud800" <= character <= "\udfff" for character in value)  # no lone surrogates: they are no text
-
-
 def _is_whole(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= SAFE_INTEGER
+    return type(value) is int
