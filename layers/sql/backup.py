@@ -17,6 +17,8 @@ def copy_database(path: str, target: str) -> int:
 
     Raises `CannotOpen`. What is left of a copy that failed is the caller's to remove.
     """
+    if not os.path.exists(path):
+        raise CannotOpen(path, "there is no such file", "Check the path; nothing was made.")
     connection = connect_inspector(path)
     try:
         version = admit_file(connection, path)
