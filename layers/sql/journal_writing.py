@@ -26,10 +26,10 @@ def write_journals(connection: Connection, changes: JournalChanges, reached: OnP
         _cut(connection, changes, states)
     if writer.entries:
         numbers = {run_id: state.jno for run_id, state in states.items()}
-        connection.run_many(sql.INSERT_ENTRY, [entry_row(entry, numbers[entry.run_id]) for entry in writer.entries])
+        connection.insert_many(sql.INSERT_ENTRY, [entry_row(entry, numbers[entry.run_id]) for entry in writer.entries])
         reached(CommitPoint.AFTER_ENTRIES)
     if writer.sources:
-        connection.run_many(
+        connection.insert_many(
             sql.INSERT_SOURCE,
             [
                 (states[run].jno, source.id, source.seq, seq, known, seal_of(run, source.id, source.seq, seq, known))
