@@ -60,10 +60,14 @@ class Request:
 @final
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered. `location` is where a redirect leads."""
+    """What was answered. `location` is where a redirect leads. `is_whole`: that this was all of it is known for sure.
+
+    Of what ends with its connection nobody knows it.
+    """
 
     status: int
     location: str | None = None
+    is_whole: bool = True
 
 
 Carried: TypeAlias = Outcome[Answer, Unavailable | TierNonsense | TooLarge]
@@ -268,14 +272,15 @@ class Connections:
 
 
 def _receive(response: HTTPResponse, request: Request, exchange: Exchange) -> Carried:
-    answer = Success(Answer(response.status, response.getheader("Location")))
+    announced, size = response.length, 0
+    is_whole = announced is not None or response.chunked
+    answer = Success(Answer(response.status, response.getheader("Location"), is_whole))
     sink = request.sink if response.status == HTTP_OK else None
     limit = _DRAINED_BYTES if sink is None else request.limit_bytes
     if sink is not None and (encoding := response.getheader("Content-Encoding", "identity")) != "identity":
         return Failure(
             TierNonsense(f"could not {request.what}: it came encoded as {encoding!r}, which nobody asked for")
         )
-    announced, size = response.length, 0
     if announced is not None and announced > limit:
         return answer if sink is None else Failure(TooLarge(request.what, announced, limit))
     while piece := response.read(PIECE):

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import BinaryIO, Final, final
 
 from ...core.cache_entry import check_key
-from ...core.model import TooLarge
+from ...core.model import TooLarge, Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.shared_row import ROW_BYTES, OtherKey, TierNonsense, read_row, row_name, same_result, write_row
 from ...core.step_cache import CacheConflict, CacheEntry, ExistingSame, Inserted, InvalidEntry
@@ -133,13 +133,17 @@ class HttpTier:
         )
         if isinstance(asked, Failure):
             return asked
-        status = asked.unwrap().status
-        if status in _NOT_FOUND:
+        answer = asked.unwrap()
+        if answer.status in _NOT_FOUND:
             return Failure(ArtifactMissing(digest))
-        if status != 200:
-            return Failure(_unexpected(status, "read an artifact"))
+        if answer.status != 200:
+            return Failure(_unexpected(answer.status, "read an artifact"))
         measured = hashed.hexdigest()
-        return Success(size) if measured == digest else Failure(ArtifactCorruption(digest, measured))
+        if measured == digest:
+            return Success(size)
+        if not answer.is_whole:  # nothing is said of what the server has
+            return Failure(Unavailable(f"artifact {digest} came in part", "no"))
+        return Failure(ArtifactCorruption(digest, measured))
 
     async def put(
         self, digest: str, source: BinaryIO
@@ -200,8 +204,8 @@ class HttpTier:
                 return asked
             answer = asked.unwrap()
             path = None
-            if request.method in ("GET", "HEAD"):
-                path = self._connections.endpoint.followed(request.path, answer.location or "")
+            if answer.location and request.method in ("GET", "HEAD"):
+                path = self._connections.endpoint.followed(request.path, answer.location)
             if path is None:
                 text = f"could not {request.what}: the server sends us elsewhere, where nobody follows it"
                 return Failure(TierRefused(text, answer.status))

@@ -61,8 +61,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, status: int, data: bytes = b"", **headers: str) -> None:
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(data)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        for name, value in {"Content-Length": str(len(data)), **named}.items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
