@@ -28,9 +28,12 @@ from stepwell.services.artifacts import (
     Collected,
     InvalidDigest,
 )
+from stepwell.services.step_sandbox import Workspace
 
 from ..layers.workspace.command.world import needs_bwrap
-from .sandbox_replay_contract import LARGE, TREE, SandboxReplayContract, measured, recorded, replayed, write_tree
+from .replay_world import LARGE, TREE, measured, recorded, replayed, write_tree
+from .sandbox_records_contract import SandboxRecordsContract
+from .sandbox_replay_contract import SandboxReplayContract
 from .sandbox_world import Host, World, open_world
 
 HOSTS: tuple[Host, ...] = ("memory", "folder")
@@ -45,6 +48,10 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 class TestSandboxReplay(SandboxReplayContract):
+    pass
+
+
+class TestSandboxRecords(SandboxRecordsContract):
     pass
 
 
@@ -109,6 +116,10 @@ async def test_k_01_a_file_that_is_written_in_place_is_measured_as_what_a_body_w
                 _ = handle.write(_data(number))
                 handle.flush()
 
+    def read_input(workspace: Workspace) -> bytes:
+        workspace.write_text("out/r", "")
+        return workspace.read_bytes("in.txt")
+
     async with open_world("folder", root) as world:
         world.write("in.txt", _data(0))
         boundary = Boundary(("in.txt",), ("out/r",))
@@ -117,8 +128,7 @@ async def test_k_01_a_file_that_is_written_in_place_is_measured_as_what_a_body_w
         seen: list[tuple[bytes, str]] = []
         try:
             for _ in range(50):
-                run = await world.run(lambda it: (it.write_text("out/r", ""), it.read_bytes("in.txt"))[1])
-                accepted = run.unwrap()
+                accepted = (await world.run(read_input)).unwrap()
                 assert accepted.record is not None
                 seen.append((accepted.output, accepted.record.base_digest))
         finally:

@@ -26,7 +26,7 @@ from stepwell.core.outputs import Output, Outputs, needed, outputs_json, read_ou
 from stepwell.core.step_sandbox import FileChange, Materialized
 from stepwell.core.workspace_limits import WorkspaceLimits
 
-from .sandbox_replay_contract import model
+from .replay_world import model
 from .sandbox_world import FolderWorld, Host, World, open_world
 from .test_sandbox_properties import PROGRAMS, Program, nodes_of, perform
 

@@ -13,10 +13,25 @@ from hypothesis import strategies as st
 from stepwell.core.node import DirNode, FileNode, LinkNode, digest_of
 from stepwell.core.outputs import Output, Outputs, needed, outputs_digest, outputs_json, read_outputs
 from stepwell.core.replay import BoundaryCorruption
+from stepwell.core.tree import path_order
 
 
 def output(path: str, data: bytes, *, inline: bool = True, executable: bool = False) -> Output:
     return Output(path, FileNode(digest_of(data), len(data), executable), data if inline else None)
+
+
+def unkept(path: str, data: bytes) -> Output:
+    return output(path, data, inline=False)
+
+
+def path_of(entry: Output) -> str:
+    return entry.path
+
+
+def in_order(entries: list[Output], removed: list[str]) -> Outputs:
+    by_path = {entry.path: entry for entry in entries}
+    ordered = tuple(by_path[path] for path in sorted(by_path, key=path_order))
+    return Outputs(ordered, tuple(sorted(removed, key=path_order)))
 
 
 RECORD = Outputs(
@@ -31,17 +46,9 @@ RECORD = Outputs(
 )
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
-ENTRIES = st.one_of(
-    st.builds(lambda path, data, inline: output(path, data, inline=inline), NAMES, st.binary(), st.booleans()),
-    st.builds(Output, NAMES, st.builds(LinkNode, NAMES) | st.just(DirNode())),
-)
-RECORDS = st.builds(
-    lambda entries, removed: Outputs(
-        tuple(sorted(entries, key=lambda entry: entry.path.encode())), tuple(sorted(removed, key=str.encode))
-    ),
-    st.lists(ENTRIES, unique_by=lambda entry: entry.path),
-    st.lists(NAMES, unique=True),
-)
+FILES = st.builds(output, NAMES, st.binary()) | st.builds(unkept, NAMES, st.binary())
+ENTRIES = FILES | st.builds(Output, NAMES, st.builds(LinkNode, NAMES) | st.just(DirNode()))
+RECORDS = st.builds(in_order, st.lists(ENTRIES, unique_by=path_of), st.lists(NAMES, unique=True))
 
 
 @given(RECORDS)

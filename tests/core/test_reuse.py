@@ -10,7 +10,7 @@ from stepwell.core.boundary import Boundary, DeclaredRead
 from stepwell.core.evidence import Ambient, Completeness, Evidence
 from stepwell.core.measured import MeasuredReads
 from stepwell.core.node import FileNode, LinkNode, Node, digest_of
-from stepwell.core.reuse import NotRecorded, decide_reuse, read_set_matches
+from stepwell.core.reuse import NotRecorded, Reason, decide_reuse, read_set_matches
 from stepwell.core.step_sandbox import Accepted, Deviation, EvidenceLevel, Violations
 
 ONE = FileNode(digest_of(b"1"), 1)
@@ -53,7 +53,7 @@ def test_what_is_not_known_is_not_recorded(level: EvidenceLevel) -> None:
     expected = Boundary(("in.txt",), ("out",), mode="expected")
     other = replace(MEASURED, base_digest="other")
     declared = Boundary((DeclaredRead("in.txt", digest_of(b"2")),), ("out",))
-    for result, boundary, measured, reason in (
+    cases: list[tuple[Accepted[object], Boundary, MeasuredReads, Reason]] = [
         (right, expected, MEASURED, "not_hard"),
         (deviating, BOUNDARY, MEASURED, "deviation"),
         (replace(right, violations=Violations(writes=("x",))), BOUNDARY, MEASURED, "deviation"),
@@ -61,7 +61,8 @@ def test_what_is_not_known_is_not_recorded(level: EvidenceLevel) -> None:
         (accepted(level, evidence("partial")), BOUNDARY, MEASURED, "partial_evidence"),
         (right, BOUNDARY, other, "unverified_read_set"),
         (right, declared, MEASURED, "unverified_read_set"),
-    ):
+    ]
+    for result, boundary, measured, reason in cases:
         assert decide_reuse(result, boundary, measured) == NotRecorded(reason)
 
 
