@@ -35,7 +35,16 @@ from typing_extensions import TypedDict
 
 from stepwell import AnyWorkflow, Engine, Ledger, Run, Store, build, define_store, get, provides, workflow
 from stepwell.core.batch import Batch
-from stepwell.layers import clock, engine, ids, ledger, store, waiters, wake_bus
+from stepwell.layers import (
+    clock,
+    engine,
+    ids,
+    journal,
+    ledger,
+    store,
+    waiters,
+    wake_bus,
+)
 from stepwell.layers.wake_bus import MemoryWakeBus
 from stepwell.services.ledger import Verdict
 
@@ -212,8 +221,9 @@ async def opened(path: Path, *, drive: bool = True) -> AsyncGenerator[App]:
     async with build(ledger.layer(path) | clock.layer()) as host:
         real = get(host.unwrap(), Ledger)
         double = Counting(real, counts)
-        whole = counted | clock.layer() | ids.layer() | buses | store.layer() | waiters.layer()
-        async with build(whole | engine.layer(FLOWS, drive)) as built:
+        whole = counted | clock.layer() | ids.layer() | buses | store.layer() | waiters.layer() | journal.layer()
+        absent = artifacts.layer_noop() | step_cache.layer_noop() | step_sandbox.layer_noop()
+        async with build(whole | absent | engine.layer(FLOWS, drive)) as built:
             env = built.unwrap()
             yield App(real, get(env, Store), get(env, Engine), counts)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
+from .cache_events import CACHE_EVENTS
 from .cache_fold import EVENT_TYPE
 from .run_events import RUN_EVENTS
 
@@ -18,6 +19,7 @@ __all__ = ["EVENTS", "VERBATIM"]
 EVENTS: Final = MappingProxyType[str, str](
     {
         **{str(event_type): sentence for event_type, sentence in RUN_EVENTS.items()},
+        **{str(event_type): sentence for event_type, sentence in CACHE_EVENTS.items()},
         EVENT_TYPE: "What became of a recorded row of the step cache: recorded, admitted, served, or out of force.",
     }
 )

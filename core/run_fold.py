@@ -79,6 +79,7 @@ _STATUSES: Final = MappingProxyType[str, StepStatus](
         "stepwell.step-started": "started",
         "stepwell.step-waiting": "waiting",
         "stepwell.step-retrying": "retrying",
+        "stepwell.step-settling": "settling",
         "stepwell.step-completed": "done",
         "stepwell.step-failed": "failed",
         "stepwell.step-cancelled": "cancelled",

@@ -38,8 +38,10 @@ VALUE_BYTES: Final = 2 * 1024 * 1024
 """The largest result of a run or a step, selected value or signal, as JSON."""
 
 Mode: TypeAlias = Literal["at_least_once", "at_most_once"]
-StepStatus: TypeAlias = Literal["started", "retrying", "waiting", "done", "failed", "cancelled", "lost", "dropped"]
-Decision: TypeAlias = Literal["perform", "wait", "answer", "raise", "cancel", "lose", "unknown"]
+StepStatus: TypeAlias = Literal[
+    "started", "retrying", "waiting", "settling", "done", "failed", "cancelled", "lost", "dropped"
+]
+Decision: TypeAlias = Literal["perform", "wait", "settle", "answer", "raise", "cancel", "lose", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class StepRow(Struct, frozen=True, kw_only=True, gc=False):
     from 1. `position` numbers the completions of a run from 1, in the order in which their results were handed to the
     workflow; it is None until then, and for good in a call that was lost. `at_ms` is the deadline of a wait, or when
     the next attempt is due. `value` is the JSON of the result of a call that is done, or of the recorded error of one
-    that failed or is to be tried again.
+    that failed or is to be tried again; of one that is settling it is what it still owes (`core/owed.py`).
     """
 
     run_id: str
@@ -84,6 +86,8 @@ DECISIONS: Final = MappingProxyType[tuple[StepStatus | None, Mode], Decision](
         ("retrying", "at_most_once"): "perform",  # the attempt before ended and was recorded
         ("waiting", "at_least_once"): "wait",
         ("waiting", "at_most_once"): "wait",
+        ("settling", "at_least_once"): "settle",  # it was executed, and its files may not be on the host yet
+        ("settling", "at_most_once"): "settle",
         ("done", "at_least_once"): "answer",
         ("done", "at_most_once"): "answer",
         ("failed", "at_least_once"): "raise",

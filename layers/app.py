@@ -11,18 +11,34 @@ from os import PathLike
 from typing import TypeAlias
 
 from ..services.artifacts import Artifacts
+from ..services.cache_fold import CacheFold
 from ..services.clock import Clock
 from ..services.engine import Engine
 from ..services.ids import Ids
+from ..services.journal import Journal
 from ..services.ledger import Ledger
 from ..services.revisions import Revisions
+from ..services.step_cache import StepCache
 from ..services.step_sandbox import StepSandbox
 from ..services.store import Store
 from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow
 from . import artifacts as artifacts_layers
-from . import clock, engine, ids, ledger, revisions, step_sandbox, store, waiters, wake_bus
+from . import (
+    cache_fold,
+    clock,
+    engine,
+    ids,
+    journal,
+    ledger,
+    revisions,
+    step_cache,
+    step_sandbox,
+    store,
+    waiters,
+    wake_bus,
+)
 from .layer import Layer
 from .sql.inspect import Disk, Inspection, has_wal_fix, sqlite_version
 from .sql.inspect import inspect as inspect_database
@@ -40,7 +56,21 @@ __all__ = [
     "sqlite_version",
 ]
 
-Services: TypeAlias = Artifacts | Clock | Engine | Ids | Ledger | Revisions | StepSandbox | Store | Waiters | WakeBus
+Services: TypeAlias = (
+    Artifacts
+    | CacheFold
+    | Clock
+    | Engine
+    | Ids
+    | Journal
+    | Ledger
+    | Revisions
+    | StepCache
+    | StepSandbox
+    | Store
+    | Waiters
+    | WakeBus
+)
 """What every application gives."""
 
 
@@ -78,8 +108,9 @@ def layer(
     `.stepwell`. Without a workspace there is no sandbox, and without either no artifacts: they fail closed.
     """
     host = ledger.layer(path, create=create) | clock.layer() | ids.layer() | wake_bus.layer()
-    kept = host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
-    return _files(workspace, artifacts) | kept  # first: one that is refused leaves no database; the engine is last
+    kept = host | store.layer() | revisions.layer() | waiters.layer() | journal.layer_spilling()
+    files = _files(workspace, artifacts)  # first: one that is refused leaves no database; the engine is last
+    return files | kept | step_cache.layer() | cache_fold.layer() | engine.layer(workflows, drive)
 
 
 def layer_memory(
@@ -91,20 +122,23 @@ def layer_memory(
 ) -> Layer[Services, Services]:
     """An application that is gone with its process, on the machine's clock: for trying things out."""
     host = ledger.layer_test() | clock.layer() | ids.layer() | wake_bus.layer()
-    kept = host | store.layer() | revisions.layer() | waiters.layer() | engine.layer(workflows, drive)
-    return _files(workspace, artifacts) | kept  # first: one that is refused leaves no database; the engine is last
+    kept = host | store.layer() | revisions.layer() | waiters.layer() | journal.layer_spilling()
+    files = _files(workspace, artifacts)  # first: one that is refused leaves no database; the engine is last
+    return files | kept | step_cache.layer() | cache_fold.layer() | engine.layer(workflows, drive)
 
 
 def layer_test(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:
     """An application in memory, deterministic: its clock stands until a test advances it, its ids are counted."""
     host = ledger.layer_test() | clock.layer_test() | ids.layer_test() | wake_bus.layer_test()
-    kept = host | store.layer_test() | revisions.layer_test() | waiters.layer_test()
+    kept = host | store.layer_test() | revisions.layer_test() | waiters.layer_test() | journal.layer_test()
     files = artifacts_layers.layer_test() | step_sandbox.layer_test()
-    return kept | engine.layer_test(workflows, drive) | files
+    cached = step_cache.layer_test() | cache_fold.layer_test()
+    return kept | files | cached | engine.layer_test(workflows, drive)
 
 
 def layer_noop() -> Layer[Services, Services]:
     """An application of which every service is absent; override those that a test is about."""
     host = ledger.layer_noop() | clock.layer_noop() | ids.layer_noop() | wake_bus.layer_noop()
-    kept = host | store.layer_noop() | revisions.layer_noop() | waiters.layer_noop() | engine.layer_noop()
-    return kept | artifacts_layers.layer_noop() | step_sandbox.layer_noop()
+    kept = host | store.layer_noop() | revisions.layer_noop() | waiters.layer_noop() | journal.layer_noop()
+    files = artifacts_layers.layer_noop() | step_sandbox.layer_noop()
+    return kept | files | step_cache.layer_noop() | cache_fold.layer_noop() | engine.layer_noop()

@@ -15,7 +15,9 @@ from ..core.run import RunRow, RunState
 from ..core.signal import SignalRow
 from ..core.signal_value import encode_signal
 from ..core.waiting_on import explain
+from ..services.artifacts import Artifacts
 from ..services.clock import Clock, span_ms
+from ..services.effect_dispatcher import Effect, EffectDispatcher
 from ..services.engine import (
     Engine,
     ResultFailure,
@@ -27,14 +29,20 @@ from ..services.engine import (
     RunStatus,
 )
 from ..services.ids import Ids
+from ..services.inconsistency import Inconsistency
+from ..services.journal import Journal
 from ..services.ledger import Ledger
 from ..services.run import Run
 from ..services.run_store import Timeout
 from ..services.signal import InvalidSignal, RunEnded
+from ..services.step_cache import StepCache
+from ..services.step_sandbox import StepSandbox
 from ..services.store import Store
 from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow, WorkflowCall
+from .cache_metrics import CacheMetrics
+from .driver.cache_options import CacheOptions, OnCachePoint, cache_options
 from .driver.execution import Pool
 from .driver.intervening import Interventions
 from .driver.listening import ResultListeners
@@ -57,7 +65,15 @@ _Ts = TypeVarTuple("_Ts")
 class LedgerEngine:
     """Runs whose rows are in a ledger. It drives runs of its own workflows, and none if it has no worker."""
 
-    def __init__(self, services: Services, workflows: Iterable[AnyWorkflow], *, drive: bool, poll: PollPolicy) -> None:
+    def __init__(
+        self,
+        services: Services,
+        workflows: Iterable[AnyWorkflow],
+        *,
+        drive: bool,
+        poll: PollPolicy,
+        caching: CacheOptions,
+    ) -> None:
         self._ledger = services.ledger
         self._wake_bus = services.wake_bus
         self._clock = services.clock
@@ -71,7 +87,8 @@ class LedgerEngine:
         self._listeners = ResultListeners(services.ledger, services.clock, self._drives)
         self._poll = poll
         drives = drive and bool(self._workflows)
-        tools = Tools.of(services, self._pool, self._on_wait, self._signal_types)
+        tools = Tools.of(services, self._pool, self._on_wait, self._signal_types, caching)
+        self._cache_metrics = caching.metrics
         worker = Worker(tools, self._owner, self._workflows, self._listeners.tell, poll)
         self._worker = worker if drives else None
         self._starts = Starts(services, self._owner, self._workflows, self._worker)
@@ -80,6 +97,11 @@ class LedgerEngine:
         if self._worker is not None:
             self._worker.open()
         return self
+
+    @property
+    def cache_metrics(self) -> CacheMetrics:
+        """How often cached steps asked the step cache, and what came of it."""
+        return self._cache_metrics
 
     def _on_wait(self) -> None:
         if self._worker is not None:
@@ -293,37 +315,77 @@ def _ending(row: RunRow) -> Outcome[RunRow, RunFailed | RunCancelled]:
 
 # --- layers ------------------------------------------------------------------
 
-Needs: TypeAlias = Clock | Ids | Ledger | Store | Waiters | WakeBus
+Needs: TypeAlias = Artifacts | Clock | Ids | Journal | Ledger | StepCache | StepSandbox | Store | Waiters | WakeBus
 """What the engine drives."""
+
+Deliver: TypeAlias = EffectDispatcher | Callable[[Effect], object]
+"""Who sends the effects of cached steps: a dispatcher, or a function, whose deliveries are remembered in the store."""
 
 
 def layer(
-    workflows: Iterable[AnyWorkflow] = (), drive: bool = True, *, poll: PollPolicy = DEFAULT_POLL
+    workflows: Iterable[AnyWorkflow] = (),
+    drive: bool = True,
+    *,
+    poll: PollPolicy = DEFAULT_POLL,
+    inconsistency: Inconsistency | None = None,
+    effects: Deliver | None = None,
+    max_age: Timeout = None,
+    on_cache_point: OnCachePoint | None = None,
 ) -> Layer[Engine, Needs]:
     """The engine over whichever ledger is services. It drives its own `workflows`, unless `drive` says not to.
 
     `poll` says how often it looks for wakes that no hint has told it of. A ValueError says that two workflows have one
     name. A program that has a thousand runs under way at a time does well to let Python's collector look less often,
     by `gc.set_threshold(50_000)`; `benchmarks/workflow.py` shows what that is worth.
+
+    The rest is about cached steps. `inconsistency` decides where the step cache contradicts itself; left out, the step
+    fails. `effects` sends what steps ask for, once per key; left out, it is journalled, and nobody sends it. Rows that
+    are older than `max_age` are not served. `on_cache_point` is called in passing, for tests.
     """
     known = tuple(by_name(workflows).values())
+    max_age_ms = None if max_age is None else span_ms("max_age", max_age)
 
     @provides
     async def recipe(
-        ledger: Ledger, store: Store, waiters: Waiters, wake_bus: WakeBus, clock: Clock, ids: Ids
+        ledger: Ledger,
+        store: Store,
+        waiters: Waiters,
+        wake_bus: WakeBus,
+        clock: Clock,
+        ids: Ids,
+        journal: Journal,
+        artifacts: Artifacts,
+        step_cache: StepCache,
+        step_sandbox: StepSandbox,
     ) -> AsyncIterator[Engine]:
-        services = Services(ledger, store, waiters, wake_bus, clock, ids)
-        async with LedgerEngine(services, known, drive=drive, poll=poll) as engine:
+        services = Services(ledger, store, waiters, wake_bus, clock, ids, journal, artifacts, step_cache, step_sandbox)
+        caching = cache_options(store, inconsistency, effects, max_age_ms, on_cache_point)
+        async with LedgerEngine(services, known, drive=drive, poll=poll, caching=caching) as engine:
             yield engine
 
     return recipe
 
 
 def layer_test(
-    workflows: Iterable[AnyWorkflow] = (), drive: bool = True, *, poll: PollPolicy = DEFAULT_POLL
+    workflows: Iterable[AnyWorkflow] = (),
+    drive: bool = True,
+    *,
+    poll: PollPolicy = DEFAULT_POLL,
+    inconsistency: Inconsistency | None = None,
+    effects: Deliver | None = None,
+    max_age: Timeout = None,
+    on_cache_point: OnCachePoint | None = None,
 ) -> Layer[Engine, Needs]:
     """The same engine: it is as deterministic as the clock, the ids and the ledger that it is services."""
-    return layer(workflows, drive, poll=poll)
+    return layer(
+        workflows,
+        drive,
+        poll=poll,
+        inconsistency=inconsistency,
+        effects=effects,
+        max_age=max_age,
+        on_cache_point=on_cache_point,
+    )
 
 
 def layer_noop() -> Layer[Engine, Engine]:

@@ -54,6 +54,8 @@ _F = TypeVar("_F")
 _G = TypeVar("_G")
 _H = TypeVar("_H")
 _I = TypeVar("_I")
+_J = TypeVar("_J")
+_K = TypeVar("_K")
 _N = TypeVar("_N")
 _Out = TypeVar("_Out")
 _Out_co = TypeVar("_Out_co", covariant=True)
@@ -153,6 +155,14 @@ def provides(
 def provides(
     make: Callable[[_A, _B, _C, _D, _F, _G, _H, _I], Makes[_T]],
 ) -> Layer[_T, _A | _B | _C | _D | _F | _G | _H | _I]: ...
+@overload
+def provides(
+    make: Callable[[_A, _B, _C, _D, _F, _G, _H, _I, _J], Makes[_T]],
+) -> Layer[_T, _A | _B | _C | _D | _F | _G | _H | _I | _J]: ...
+@overload
+def provides(
+    make: Callable[[_A, _B, _C, _D, _F, _G, _H, _I, _J, _K], Makes[_T]],
+) -> Layer[_T, _A | _B | _C | _D | _F | _G | _H | _I | _J | _K]: ...
 def provides(make: Callable[..., Makes[_T]]) -> Layer[_T, object]:
     """The layer of one recipe, an annotated function as `layers/recipe.py` says. Each call is another recipe."""
     recipe = read_recipe(make)

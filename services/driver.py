@@ -29,7 +29,12 @@ from .signal import InvalidSignal
 from .step import STEP, NotReplaySafe
 from .store import Claim, Initial, Selector, StoreDefinition, Updater
 
-__all__ = ["Driver", "DurableCall", "StepCall", "StoreCalls"]
+if TYPE_CHECKING:  # a program without cached steps does not load what these need
+    from ..core.boundary import Boundary
+    from ..core.command import Command
+    from .step_sandbox import Workspace
+
+__all__ = ["CachedCall", "Driver", "DurableCall", "StepCall", "StoreCalls"]
 
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
@@ -48,6 +53,24 @@ class StepCall:
     retry: Retry
     mode: Mode
     timeout_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CachedCall:
+    """A cached step as a driver executes it.
+
+    `body` has its arguments bound: they are what `arguments`, a JSON array, says. `function` is what its code is
+    identified by, None for a command; `version` is what the caller says in its place.
+    """
+
+    key: str
+    target: str
+    body: Command | Callable[[Workspace], object]
+    function: Callable[..., object] | None
+    arguments: bytes
+    codec: Codec
+    boundary: Boundary
+    version: str | None
 
 
 class StoreCalls(Protocol):
@@ -126,6 +149,8 @@ class Driver(Protocol):
     def stores(self) -> StoreCalls: ...
 
     async def step(self, call: StepCall) -> object: ...
+
+    async def cached_step(self, call: CachedCall) -> object: ...
 
     async def sleep(self, key: str, delay_ms: int) -> None: ...
 

@@ -14,19 +14,24 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast, final, overload
 
-from ..core.codec import Codec, codec_of, result_codec, unwrapped
+from ..core.codec import Codec, codec_of, elements, result_codec, unwrapped
 from ..core.kind import is_a
 from ..core.model import TimedOut, check_name
 from ..core.outcome import Outcome
 from ..core.retry import NO_RETRY, Retry
 from ..core.step import Mode
-from .driver import Driver, DurableCall, StepCall
+from .arguments import arguments_of
+from .driver import CachedCall, Driver, DurableCall, StepCall
 from .run_store import RunStore, Timeout, step_span_ms
 from .signal import InvalidSignal
 from .store import StoreDefinition, admit_definition
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+
+    from ..core.boundary import Boundary
+    from ..core.command import Command, CommandOutput
+    from .step_sandbox import Workspace
 
 __all__ = ["Run"]
 
@@ -139,6 +144,49 @@ class Run:
         return RunStore(self._driver, definition, key.id)
 
     @overload
+    def cached_step(
+        self, key: str, body: Command, *, boundary: Boundary, version: str | None = None
+    ) -> DurableCall[CommandOutput]: ...
+    @overload
+    def cached_step(
+        self,
+        key: str,
+        body: Callable[[Workspace, *_Ts], Awaitable[_R]],
+        *args: *_Ts,
+        boundary: Boundary,
+        version: str | None = None,
+    ) -> DurableCall[_R]: ...
+    @overload
+    def cached_step(
+        self,
+        key: str,
+        body: Callable[[Workspace, *_Ts], _R],
+        *args: *_Ts,
+        boundary: Boundary,
+        version: str | None = None,
+    ) -> DurableCall[_R]: ...
+    def cached_step(
+        self,
+        key: str,
+        body: Command | Callable[..., object],
+        *args: object,
+        boundary: Boundary,
+        version: str | None = None,
+    ) -> DurableCall[Any]:
+        """Execute a body in the sandbox, within `boundary`, and keep what it made: where nothing that it rests on has
+        changed, here or in another run, its files and its result are brought back and it is not executed.
+
+        The body is a `Command`, or a function of its workspace and `args`, which it gets as their types say after a
+        round trip through JSON. Its code is a part of what it rests on; `version` is what you say in its place. Its
+        files come to the workspace all together or not at all, also after a crash, and before its effects are sent. It
+        is executed once unless a crash, or somebody who changed its files meanwhile, came between; what it raises is
+        recorded. Raises `StepFailed`, of kind "error" for that, and named by the code of the failure for what the
+        sandbox refused, as in "undeclared_read".
+        """
+        call = _cached_call(_check_key(key), body, args, boundary, version)
+        return DurableCall(self._driver, key, self._driver.cached_step(call))
+
+    @overload
     def gather(self, a: Awaitable[_T1], /) -> Coroutine[object, object, tuple[_T1]]: ...
     @overload
     def gather(self, a: Awaitable[_T1], b: Awaitable[_T2], /) -> Coroutine[object, object, tuple[_T1, _T2]]: ...
@@ -218,9 +266,54 @@ def _check_key(key: str) -> str:
 def _step(
     key: str, fn: Callable[..., object], args: tuple[object, ...], retry: Retry, mode: Mode, timeout_ms: int | None
 ) -> StepCall:
+    name, is_async = _name(unwrapped(fn)), _is_async(fn)
+    return StepCall(key, name, lambda: fn(*args), is_async, result_codec(fn), retry, mode, timeout_ms)
+
+
+def _cached_call(
+    key: str,
+    body: Command | Callable[..., object],
+    args: tuple[object, ...],
+    boundary: Boundary,
+    version: str | None,
+) -> CachedCall:
+    from ..core.boundary import Boundary
+    from ..core.command import Command, CommandOutput
+
+    if not is_a(boundary, Boundary):
+        raise TypeError(f"step {key!r}: boundary is a Boundary, as in Boundary(reads=('src/**',)), not {boundary!r}")
+    if version is not None and (not is_a(version, str) or not version):
+        raise TypeError(f"step {key!r}: version is text that is not empty, not {version!r}")
+    if isinstance(body, Command):
+        if args:
+            raise TypeError(f"step {key!r}: a Command has its arguments in its argv, and none beside it")
+        return CachedCall(key, body.argv[0], body, None, b"[]", codec_of(CommandOutput), boundary, version)
+    if not callable(body):
+        raise TypeError(f"step {key!r}: {body!r} is no Command and cannot be called: it is a function of a workspace")
+    name = _name(unwrapped(body))
+    try:
+        arguments = arguments_of(name, body)
+        encoded = arguments.encode(args)
+        bound = _bound(body, arguments.decode(elements(encoded))) if args else body
+    except (TypeError, ValueError) as error:  # the latter of a function that is not written in Python
+        raise TypeError(f"step {key!r}: {error}") from None
+    return CachedCall(key, name, bound, body, encoded, result_codec(body), boundary, version)
+
+
+def _bound(body: Callable[..., object], args: tuple[object, ...]) -> Callable[[Workspace], object]:
+    """A function of the workspace alone, which is async if the body is."""
+    if not _is_async(body):
+        return lambda workspace: body(workspace, *args)
+
+    async def bound(workspace: Workspace) -> object:
+        return await cast(Awaitable[object], body(workspace, *args))
+
+    return bound
+
+
+def _is_async(fn: Callable[..., object]) -> bool:
     function = unwrapped(fn)
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    return StepCall(key, _name(function), lambda: fn(*args), is_async, result_codec(fn), retry, mode, timeout_ms)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _name(fn: Callable[..., object]) -> str:

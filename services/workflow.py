@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, final, get_args, overload
 
-from ..core.codec import Codec, hints_of, parameters_of, result_codec
+from ..core.codec import Codec, hints_of, result_codec
 from ..core.model import check_name
+from .arguments import Arguments
 from .run import Run
 
 __all__ = ["AnyWorkflow", "Workflow", "WorkflowCall", "workflow"]
@@ -161,43 +162,3 @@ def _takes_run(hint: object) -> bool:
         or hint in Run.__mro__
         or hint.__dict__.get("_is_protocol", False) is True
     )
-
-
-# --- arguments --------------------------------------------------------------
-
-
-@final
-class Arguments:
-    """A workflow's arguments as a JSON array, one element a positional parameter, defaults filled in."""
-
-    __slots__ = ("_name", "_parameters", "_signature")
-
-    def __init__(self, name: str, fn: Callable[..., object]) -> None:
-        self._name = name
-        self._parameters = parameters_of(fn)
-        signature = inspect.signature(fn)
-        self._signature = signature.replace(parameters=list(signature.parameters.values())[1:])
-
-    def encode(self, args: tuple[object, ...]) -> bytes:
-        """The arguments of a call. A TypeError names the parameter that is missing, too many, or of the wrong type."""
-        try:
-            bound = self._signature.bind(*args)
-        except TypeError as error:
-            raise TypeError(f"{self._name}{self._signature}: {error}") from None
-        bound.apply_defaults()
-        return b"[" + b",".join(codec.encode(value, what) for what, codec, value in self._each(bound.args)) + b"]"
-
-    def decode(self, parts: tuple[bytes, ...]) -> tuple[object, ...]:
-        """The arguments of a run, one JSON text each. A TypeError names the parameter that no longer fits."""
-        least = sum(p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p, _ in self._parameters)
-        most = None if any(p.kind is p.VAR_POSITIONAL for p, _ in self._parameters) else len(self._parameters)
-        if len(parts) < least or (most is not None and len(parts) > most):
-            raise TypeError(f"{self._name}{self._signature}: {len(parts)} arguments were given")
-        return tuple(codec.decode(part, what) for what, codec, part in self._each(parts))
-
-    def _each(self, values: tuple[_R, ...]) -> list[tuple[str, Codec, _R]]:
-        pairs: list[tuple[str, Codec, _R]] = []
-        for at, value in enumerate(values):
-            parameter, codec = self._parameters[min(at, len(self._parameters) - 1)]
-            pairs.append((f"{self._name}: argument {parameter.name!r}", codec, value))
-        return pairs

@@ -320,7 +320,11 @@ class RunRecord:
     # --- commits --------------------------------------------------------------
 
     async def commit(self, *writes: Write) -> tuple[Registered, ...]:
-        """Write under the run's fence, however often it takes; the waiters that were registered.
+        """Write as `written` does; the waiters that were registered."""
+        return (await self.written(*writes)).registered
+
+    async def written(self, *writes: Write) -> Committed:
+        """Write under the run's fence, however often it takes.
 
         Raises Suspended once the run is lost, or set aside.
         """
@@ -332,7 +336,7 @@ class RunRecord:
                 _ = await self.try_again(verdict.failure(), pauses, losable=False)
                 verdict = await batch.commit()
         committed = verdict.unwrap()
-        return committed.registered if isinstance(committed, Committed) else ()
+        return committed if isinstance(committed, Committed) else Committed()
 
     async def try_again(
         self, refusal: object, pauses: Pauses, *, cancellable: bool = False, losable: bool = True

@@ -12,7 +12,7 @@ import logging
 import warnings
 from collections.abc import Awaitable, Coroutine, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, final
 
 from ...core.codec import Codec, elements, error_json
 from ...core.history import Asked
@@ -20,7 +20,7 @@ from ...core.model import RecordedError, TimedOut
 from ...core.outcome import Outcome
 from ...core.run import RunRow
 from ...core.step import VALUE_BYTES, StepRow
-from ...services.driver import DurableCall, StepCall, StoreCalls
+from ...services.driver import CachedCall, DurableCall, StepCall, StoreCalls
 from ...services.run import Run
 from ...services.signal import InvalidSignal
 from ...services.step import NotReplaySafe, StepFailed, Suspended
@@ -35,6 +35,9 @@ from .steps import DrivenSteps, too_large
 from .stores import DrivenStores
 from .tools import Tools
 from .turnstile import Lost
+
+if TYPE_CHECKING:
+    from .cached import DrivenCachedSteps
 
 __all__ = ["RunDriver"]
 
@@ -204,8 +207,17 @@ class RunDriver:
     def _signals(self) -> DrivenSignals:
         return DrivenSignals(self._record, self._tools, self._workflow.name)
 
+    @cached_property
+    def _cached_steps(self) -> DrivenCachedSteps:
+        from .cached import DrivenCachedSteps  # most programs have none, and do not wait for its modules
+
+        return DrivenCachedSteps(self._record, self._tools, self._tools.caching)
+
     async def step(self, call: StepCall) -> object:
         return await self._steps.perform(call, "step")
+
+    async def cached_step(self, call: CachedCall) -> object:
+        return await self._cached_steps.perform(call)
 
     async def sleep(self, key: str, delay_ms: int) -> None:
         await self._steps.sleep(key, "sleep", self._tools.clock.now_ms() + delay_ms)

@@ -21,7 +21,7 @@ from ..recorded import as_recorded, text_of
 from .execution import Pool
 from .record import RunRecord
 
-__all__ = ["DrivenSteps", "raise_recorded", "too_large"]
+__all__ = ["DrivenSteps", "cut_off", "raise_recorded", "recorded_result", "too_large"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +71,11 @@ class DrivenSteps:
         match asked.decision:
             case "answer" | "raise":
                 await self._record.hand_over(row)
-                return self._recorded(row, call.codec)
+                return recorded_result(self._record, row, call.codec)
             case "unknown":
                 return await self._fail(call, row, _Failed(_unknown(call.key), "unknown"))
             case _:
                 return await self._execute(call, row)
-
-    def _recorded(self, row: StepRow, codec: Codec) -> object:
-        """What a recorded step gives, or raises. It fitted when it was recorded: if not now, the code was changed."""
-        if row.status != "done":
-            raise_recorded(row)
-        try:
-            return _result(row, codec)
-        except Exception as error:  # a validator may raise anything
-            self._record.stop(f"what was recorded no longer fits the code: {error}")
 
     async def _execute(self, call: StepCall, row: StepRow) -> object:
         while True:
@@ -164,14 +155,14 @@ class DrivenSteps:
             cancellable = call.is_async and record.cancellation.may_reach
             reason = await record.waits.first(task, until_ms, cancellable=cancellable)
         except asyncio.CancelledError:  # the host ends
-            await _cut_off(task, wait=call.is_async)
+            await cut_off(task, wait=call.is_async)
             raise
         if reason == "cancel":
             record.cancellation.begin_timer()  # a step that goes on all the same has the time to clean up, no more
-            await _cut_off(task, wait=True)
+            await cut_off(task, wait=True)
             await record.complete_cancelled(row.key, row.kind, row.target)
         if reason == "time":
-            await _cut_off(task, wait=call.is_async)
+            await cut_off(task, wait=call.is_async)
             late = TimeoutError(f"step {call.key!r} took longer than {call.timeout_ms} ms")
             return _failed(call, late, "timed_out")
         if task.cancelled():
@@ -218,6 +209,16 @@ def _encoded(call: StepCall, value: object, *, last: bool) -> bytes | _Failed:
     if len(encoded) > VALUE_BYTES:
         return _Failed(too_large(what, len(encoded)), "too_large")
     return encoded
+
+
+def recorded_result(record: RunRecord, row: StepRow, codec: Codec) -> object:
+    """What a recorded step gives, or raises. It fitted when it was recorded: if not now, the code was changed."""
+    if row.status != "done":
+        raise_recorded(row)
+    try:
+        return _result(row, codec)
+    except Exception as error:  # a validator may raise anything
+        record.stop(f"what was recorded no longer fits the code: {error}")
 
 
 def _result(row: StepRow, codec: Codec) -> object:
@@ -274,7 +275,7 @@ def too_large(what: str, size: int) -> RecordedError:
     return RecordedError("TooLarge", f"{what} is {size} bytes of JSON, and the limit is {VALUE_BYTES}", "")
 
 
-async def _cut_off(task: asyncio.Task[object], *, wait: bool) -> None:
+async def cut_off(task: asyncio.Task[object], *, wait: bool) -> None:
     """Cancel what is being executed. One in a thread goes on there, not waited for, and its result is dropped."""
     task.cancel()
     if wait:

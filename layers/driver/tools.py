@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from ...services.artifacts import Artifacts
 from ...services.clock import Clock
 from ...services.ids import Ids
 from ...services.journal import JoinableJournal, Journal
 from ...services.ledger import Ledger
+from ...services.step_cache import StepCache
+from ...services.step_sandbox import StepSandbox
 from ...services.store import Joinable, Lookable, Store
 from ...services.waiters import JoinableWaiters, Waiters
 from ...services.wake_bus import WakeBus
 from ..past import Past
+from .cache_options import CacheOptions
 from .execution import Pool
 from .signal_types import SignalTypes
+
+if TYPE_CHECKING:
+    from .caching import Caching
 
 __all__ = ["Services", "Tools"]
 
@@ -30,30 +38,74 @@ class Services:
     wake_bus: WakeBus
     clock: Clock
     ids: Ids
-    journal: Journal | None = None
+    journal: Journal
+    artifacts: Artifacts
+    step_cache: StepCache
+    step_sandbox: StepSandbox
 
     @cached_property
     def joinable_journal(self) -> JoinableJournal | None:
         """The journal, if it can be appended to in a batch of the caller's."""
-        journal: object = self.journal
-        return journal if isinstance(journal, JoinableJournal) else None
+        return self.journal if isinstance(self.journal, JoinableJournal) else None
 
 
 @dataclass(frozen=True)
 class Tools(Services):
-    """The services, the threads for steps, `on_wait`, called when a run begins to wait for a wake, and what is known of
-    the types of signals.
+    """The services, the threads for steps, `on_wait`, called when a run begins to wait for a wake, what is known of the
+    types of signals, and how steps are cached.
     """
 
     pool: Pool = field(kw_only=True)
     on_wait: Callable[[], None] = field(kw_only=True)
     signal_types: SignalTypes = field(kw_only=True)
+    cache_options: CacheOptions = field(kw_only=True)
 
     @classmethod
-    def of(cls, given: Services, pool: Pool, on_wait: Callable[[], None], signal_types: SignalTypes) -> Tools:
+    def of(
+        cls,
+        given: Services,
+        pool: Pool,
+        on_wait: Callable[[], None],
+        signal_types: SignalTypes,
+        cache_options: CacheOptions,
+    ) -> Tools:
         """Those over these services."""
-        services = (given.ledger, given.store, given.waiters, given.wake_bus, given.clock, given.ids, given.journal)
-        return cls(*services, pool=pool, on_wait=on_wait, signal_types=signal_types)
+        return cls(
+            given.ledger,
+            given.store,
+            given.waiters,
+            given.wake_bus,
+            given.clock,
+            given.ids,
+            given.journal,
+            given.artifacts,
+            given.step_cache,
+            given.step_sandbox,
+            pool=pool,
+            on_wait=on_wait,
+            signal_types=signal_types,
+            cache_options=cache_options,
+        )
+
+    @cached_property
+    def caching(self) -> Caching:
+        """What cached steps stand on."""
+        from .caching import Caching
+        from .permits import Permits
+
+        options = self.cache_options
+        return Caching(
+            sandbox=self.step_sandbox,
+            artifacts=self.artifacts,
+            cache=self.step_cache,
+            inconsistency=options.inconsistency,
+            effects=options.effects,
+            environment=options.environment,
+            max_age_ms=options.max_age_ms,
+            metrics=options.metrics,
+            permits=Permits(),
+            on_point=options.on_point,
+        )
 
     @cached_property
     def joinable(self) -> Joinable | None:

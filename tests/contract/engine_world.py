@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,20 +41,23 @@ from stepwell.core.poll import DEFAULT_POLL, PollPolicy
 from stepwell.core.run import RunRow
 from stepwell.core.step import StepRow
 from stepwell.core.waiter import Registered, Waiter
+from stepwell.layers import artifacts, step_cache, step_sandbox, waiters
 from stepwell.layers import engine as engines
+from stepwell.layers import journal as journals
 from stepwell.layers import ledger as ledgers
 from stepwell.layers import store as stores
-from stepwell.layers import waiters
 from stepwell.layers import wake_bus as wake_buses
 from stepwell.layers.delivery import Delivery
 from stepwell.layers.ids import CountedIds
 from stepwell.layers.ledger import MemoryLedger
 from stepwell.layers.waiters import LedgerWaiters
 from stepwell.services.engine import ResultFailure
+from stepwell.services.journal import Journal
 from stepwell.services.ledger import Verdict
 
 from .ledger_double import LedgerDouble
 from .store_world import failure, given_clock, given_ids, given_ledger, success
+from .told_runs import check_journals
 
 __all__ = ["NOW_MS", "Around", "EngineWorld", "Host", "Opened", "Refusing", "ended", "failure", "success", "until"]
 
@@ -169,26 +172,36 @@ class EngineWorld:
         """An engine for the time of the block. `around` comes between it and the ledger; `store` replaces the store.
 
         It polls as `poll` says; `silent`: its wake bus never wakes, unless `bus` is another one; `plain`: its waiters
-        cannot join.
+        cannot join. At the end of the block the journals of all runs tell what their rows say.
         """
         clocks = given_clock(clock or self.clock)
-        async with build(self._ledger(clocks)) as built:
-            ledger = get(success(built), Ledger)
-            if around is not None:
-                ledger = around(ledger)
+        async with build(self._ledger(clocks) | journals.layer_test()) as built:
+            real = get(success(built), Ledger)
+            ledger = real if around is None else around(real)
+            told = given_journal(get(success(built), Journal))
             hints = bus or (wake_buses.layer_noop() if silent else wake_buses.layer_test())
             base = given_ledger(ledger) | clocks | given_ids(self.ids) | hints
             waiting = plain_waiters if plain else waiters.layer_test(poll=poll)
-            services = base | stores.layer_test(poll=poll) | waiting
+            absent = artifacts.layer_noop() | step_cache.layer_noop() | step_sandbox.layer_noop()
+            services = base | stores.layer_test(poll=poll) | waiting | told | absent
             whole = services | engines.layer_test(workflows, drive, poll=poll)
             async with build(whole if store is None else whole.override(store)) as engine_built:
                 env = success(engine_built)
                 yield Opened(get(env, Engine), get(env, Store), ledger, self.clock)
+            await check_journals(real)
 
     def _ledger(self, clocks: Layer[Clock, Clock]) -> Layer[Clock | Ledger, Clock | Ledger]:
         if self.host == "memory":
             return given_ledger(self._memory) | clocks
         return ledgers.layer(self.path, durability="normal") | clocks
+
+
+def given_journal(journal: Journal) -> Layer[Journal, Journal]:
+    @provides
+    def recipe() -> Iterator[Journal]:
+        yield journal
+
+    return recipe
 
 
 class PlainWaiters:

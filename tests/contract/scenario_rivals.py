@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Protocol, final
 
 from stepwell import Engine, Ledger, Store, Success, build, get
+from stepwell.layers import artifacts, step_cache, step_sandbox, waiters, wake_bus
 from stepwell.layers import engine as engines
+from stepwell.layers import journal as journals
 from stepwell.layers import store as stores
-from stepwell.layers import waiters, wake_bus
 
 from .engine_world import PATIENCE_S, EngineWorld, Opened
 from .scenario_flows import KNOWN, ghost, unghost
@@ -152,7 +153,9 @@ class RemoteRival:
 async def local_rival(world: EngineWorld, ledger: Ledger) -> AsyncGenerator[Rival]:
     """A rival over this very ledger, that drives nothing."""
     base = given_ledger(ledger) | given_clock(world.clock) | given_ids(world.ids) | wake_bus.layer_test()
-    whole = base | stores.layer_test() | waiters.layer_test() | engines.layer_test(KNOWN, False)
+    kept = stores.layer_test() | waiters.layer_test() | journals.layer_test()
+    absent = artifacts.layer_noop() | step_cache.layer_noop() | step_sandbox.layer_noop()
+    whole = base | kept | absent | engines.layer_test(KNOWN, False)
     async with build(whole) as built:
         env = success(built)
         yield LocalRival(Opened(get(env, Engine), get(env, Store), ledger, world.clock))

@@ -17,7 +17,19 @@ from typing import TypedDict
 
 from stepwell import Engine, Run, StepFailed, Success, build, define_store, get, workflow
 from stepwell.core.step import Mode
-from stepwell.layers import clock, engine, ids, ledger, store, waiters, wake_bus
+from stepwell.layers import (
+    artifacts,
+    clock,
+    engine,
+    ids,
+    journal,
+    ledger,
+    step_cache,
+    step_sandbox,
+    store,
+    waiters,
+    wake_bus,
+)
 from stepwell.layers.ledger import CommitPoint
 
 STEPS = 10
@@ -85,7 +97,9 @@ async def execute(order: Order) -> None:
 
     database = Path(order["database"])
     host = ledger.layer(database, on_point=on_point) | clock.layer() | ids.layer()
-    services = store.layer() | waiters.layer() | wake_bus.layer() | engine.layer([ten_steps])
+    absent = artifacts.layer_noop() | step_cache.layer_noop() | step_sandbox.layer_noop()
+    kept = store.layer() | waiters.layer() | wake_bus.layer() | journal.layer()
+    services = kept | absent | engine.layer([ten_steps])
     async with build(host | services) as built:
         handle = (await get(built.unwrap(), Engine).start(ten_steps, order["log"], id=RUN)).unwrap()
         match await handle.result(timeout=LATE_S):

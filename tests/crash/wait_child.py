@@ -33,7 +33,19 @@ from stepwell import (
     workflow,
 )
 from stepwell.core.batch import Batch, WriteStep
-from stepwell.layers import clock, engine, ids, ledger, store, waiters, wake_bus
+from stepwell.layers import (
+    artifacts,
+    clock,
+    engine,
+    ids,
+    journal,
+    ledger,
+    step_cache,
+    step_sandbox,
+    store,
+    waiters,
+    wake_bus,
+)
 from stepwell.layers.ledger import CommitPoint
 from stepwell.layers.wake_bus import MemoryWakeBus
 from stepwell.services.ledger import Verdict
@@ -207,7 +219,9 @@ async def opened(database: Path, end: End, *workflows: AnyWorkflow) -> AsyncGene
         double = EndingLedger(get(hosted.unwrap(), Ledger), end)
         bus = EndingBus(end)
         base = given_ledger(double) | clock.layer() | ids.layer() | bus.layer
-        services = base | store.layer() | waiters.layer() | engine.layer(workflows)
+        absent = artifacts.layer_noop() | step_cache.layer_noop() | step_sandbox.layer_noop()
+        kept = store.layer() | waiters.layer() | journal.layer()
+        services = base | kept | absent | engine.layer(workflows)
         async with build(services) as built:
             env = built.unwrap()
             yield Opened(double, get(env, Store), get(env, Engine), bus)

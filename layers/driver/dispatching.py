@@ -1,0 +1,133 @@
+"""Dispatching one cached step: measure, consult, and where nothing is served execute it, record it, and settle it.
+
+    measured      what it reads is known, and with it its key
+    consulted     a row is served: its outputs are on the host, and the step is done. Otherwise it says what is wrong
+    attempted     that the body begins is recorded, with what stood against the row
+    executed      the body has ended and is accepted; all that is needed to bring its outputs back is kept
+    recorded      in one commit: the step settles, and the cache has the row. It is never executed for this run again
+    settled       the files are on the host, its effects are sent, and the step is done
+
+Somebody who changes its files meanwhile sends it back to the beginning, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from ...core.outcome import Failure
+from ...core.owed import Owed, reads_digest
+from ...core.step_sandbox import MaterializationConflict
+from ...services.step import Suspended
+from ...services.step_sandbox import CachingTransaction, WorkspaceTransaction
+from .cached_key import derive_key
+from .cached_step import CachedStep, Ended
+from .caching import CachePoint
+from .consult import Consultation, Moved, Served, Unserved
+from .making import Broken, Identified, Made, Making
+from .permits import Permit
+from .settling import Settling
+
+__all__ = ["REBASES", "Dispatch"]
+
+REBASES: Final = 3
+"""How often a step begins anew because somebody else changed its files meanwhile."""
+
+
+@final
+class Dispatch:
+    """Brings one cached step to its end."""
+
+    __slots__ = ("_caching", "_consultation", "_permit", "_settling", "_step")
+
+    def __init__(self, step: CachedStep) -> None:
+        self._step = step
+        self._caching = step.caching
+        self._consultation = Consultation(step)
+        self._settling = Settling(step)
+        self._permit = Permit(step.caching.permits)
+
+    async def to_its_end(self, owed: Owed | None) -> Ended:
+        """What the step is completed with; `owed` is what it was recorded to owe before."""
+        opened = await self._caching.sandbox.open()
+        if isinstance(opened, Failure):
+            return self._step.refused(opened.failure())
+        async with opened.unwrap() as transaction:
+            with self._permit:
+                return await self._on(transaction, owed)
+
+    async def _on(self, transaction: WorkspaceTransaction, owed: Owed | None) -> Ended:
+        step = self._step
+        caching = transaction if isinstance(transaction, CachingTransaction) else None
+        if owed is not None and caching is not None:
+            settled = await self._settling.again(owed, caching)
+            if settled is not None:
+                return settled
+        while True:
+            tried = await self._try(transaction, caching)
+            if not isinstance(tried, MaterializationConflict):
+                return tried
+            if step.rebases == REBASES:
+                return step.refused(tried)
+            step.rebases += 1
+
+    async def _try(
+        self, transaction: WorkspaceTransaction, caching: CachingTransaction | None
+    ) -> Ended | MaterializationConflict:
+        """From the measurement to the end, or to somebody else who changed the files."""
+        step = self._step
+        making = Making(step, transaction)
+        work = making.make(None, Unserved()) if caching is None else self._find_or_make(caching, making)
+        found = await step.guarded(work)
+        match found:
+            case (Served() as served, str() as reads):
+                self._permit.give_back()
+                return await self._settling.served(served, reads)
+            case Moved(conflict):
+                return conflict
+            case Unserved() as unserved:
+                return self._corrupted(unserved)
+            case Broken(error, kind):
+                return step.failed(error, kind)
+            case Made() as made:
+                return await self._settle(made, transaction)
+
+    async def _settle(self, made: Made, transaction: WorkspaceTransaction) -> Ended | MaterializationConflict:
+        recorded = await self._settling.record(made)
+        self._permit.give_back()  # who waits for this key finds the row
+        return recorded if isinstance(recorded, Ended) else await self._settling.bring(made, recorded, transaction)
+
+    def _corrupted(self, unserved: Unserved) -> Ended:
+        """What is kept is damaged, and the step fails for it."""
+        if unserved.error is None:
+            raise AssertionError("a row that was not served, and is no failure, is no end of a step")
+        told = self._step.told(*unserved.entries)
+        return self._step.failed(unserved.error, "cache_corruption", *unserved.writes, *told)
+
+    async def _find_or_make(
+        self, transaction: CachingTransaction, making: Making
+    ) -> tuple[Served, str] | Unserved | Moved | Broken | Made:
+        identified = await self._identify(transaction)
+        if identified is None:  # the host cannot be measured; the body is told so by the sandbox, or is executed
+            return await making.make(None, Unserved())
+        consulted = await self._consultation.ask(identified.key, identified.reads, transaction)
+        if isinstance(consulted, Served):
+            return consulted, reads_digest(identified.reads) if consulted.effects else ""
+        if isinstance(consulted, Moved) or consulted.error is not None:
+            return consulted
+        return await making.make(identified, consulted)
+
+    async def _identify(self, transaction: CachingTransaction) -> Identified | None:
+        """What the step reads, and its key, which nobody else in this engine dispatches then."""
+        step = self._step
+        while True:
+            measured = await transaction.measure(step.call.boundary)
+            if isinstance(measured, Failure):
+                return None
+            self._caching.on_point(CachePoint.MEASURED)
+            reads = measured.unwrap()
+            key = derive_key(step.call, reads, step.row.run_id, self._caching.environment())
+            waited = await self._permit.take(key.digest)
+            if step.record.suspending:
+                raise Suspended
+            if not waited:
+                return Identified(reads, key)

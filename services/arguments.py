@@ -1,0 +1,64 @@
+"""The arguments of a workflow, or of the body of a cached step, as JSON by the types of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable
+from types import FunctionType
+from typing import Final, TypeVar, final
+
+from ..core.codec import Codec, parameters_of
+
+__all__ = ["Arguments", "arguments_of"]
+
+_R = TypeVar("_R")
+
+
+@final
+class Arguments:
+    """The arguments of a function after its first parameter, as a JSON array: an element each, defaults filled in."""
+
+    __slots__ = ("_name", "_parameters", "_signature")
+
+    def __init__(self, name: str, fn: Callable[..., object]) -> None:
+        self._name = name
+        self._parameters = parameters_of(fn)
+        signature = inspect.signature(fn)
+        self._signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def encode(self, args: tuple[object, ...]) -> bytes:
+        """The arguments of a call. A TypeError names the parameter that is missing, too many, or of the wrong type."""
+        try:
+            bound = self._signature.bind(*args)
+        except TypeError as error:
+            raise TypeError(f"{self._name}{self._signature}: {error}") from None
+        bound.apply_defaults()
+        return b"[" + b",".join(codec.encode(value, what) for what, codec, value in self._each(bound.args)) + b"]"
+
+    def decode(self, parts: tuple[bytes, ...]) -> tuple[object, ...]:
+        """The arguments of a call, one JSON text each. A TypeError names the parameter that no longer fits."""
+        least = sum(p.default is p.empty and p.kind is not p.VAR_POSITIONAL for p, _ in self._parameters)
+        most = None if any(p.kind is p.VAR_POSITIONAL for p, _ in self._parameters) else len(self._parameters)
+        if len(parts) < least or (most is not None and len(parts) > most):
+            raise TypeError(f"{self._name}{self._signature}: {len(parts)} arguments were given")
+        return tuple(codec.decode(part, what) for what, codec, part in self._each(parts))
+
+    def _each(self, values: tuple[_R, ...]) -> list[tuple[str, Codec, _R]]:
+        pairs: list[tuple[str, Codec, _R]] = []
+        for at, value in enumerate(values):
+            parameter, codec = self._parameters[min(at, len(self._parameters) - 1)]
+            pairs.append((f"{self._name}: argument {parameter.name!r}", codec, value))
+        return pairs
+
+
+def arguments_of(name: str, fn: Callable[..., object]) -> Arguments:
+    """The arguments of a function, of which its annotations are read once."""
+    if not isinstance(fn, FunctionType):
+        return Arguments(name, fn)
+    if (found := _ARGUMENTS.get(fn)) is None:
+        found = _ARGUMENTS[fn] = Arguments(name, fn)
+    return found
+
+
+_ARGUMENTS: Final[weakref.WeakKeyDictionary[FunctionType, Arguments]] = weakref.WeakKeyDictionary()
