@@ -9,11 +9,12 @@ dicts both write the same bytes, unless a dict has a single member whose name be
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from json.encoder import encode_basestring as quoted
 from math import isfinite
-from typing import Final, TypeAlias, TypeGuard
+from typing import Final, TypeAlias, TypeGuard, final
 
-__all__ = ["DEPTH", "SAFE_INTEGER", "NotCanonical", "canonical_json", "canonical_material"]
+__all__ = ["DEPTH", "SAFE_INTEGER", "NotCanonical", "Tagged", "canonical_json", "canonical_material"]
 
 DEPTH: Final = 128
 """How deeply lists and mappings may be nested."""
@@ -26,6 +27,15 @@ DECIMAL_BITS: Final = 2_048
 
 _TAG: Final = "$"
 """What the only member of an object begins with that stands for a value which JSON does not know."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A value of another type, as material: `tag` names the type, in which `value` tells it from all others."""
+
+    tag: str
+    value: object
 
 
 class NotCanonical(ValueError):
@@ -52,8 +62,8 @@ def canonical_json(value: object) -> bytes:
 def canonical_material(value: object) -> bytes:
     """The JSON of a value in a key: two values that differ in any way that Python can tell have two forms.
 
-    Beside JSON it takes bytes, tuples, sets and dicts with keys of any of these sorts. The order in a dict and in a set
-    makes no difference. Raises NotCanonical as `canonical_json` does, but for large integers.
+    Beside JSON it takes bytes, tuples, sets, `Tagged` and dicts with keys of any of these sorts. The order in a dict
+    and in a set makes no difference. Raises NotCanonical as `canonical_json` does, but for large integers.
     """
     return _encoded(_material(value, 0))
 
@@ -138,6 +148,9 @@ def _material(value: object, depth: int) -> str:
         return _tagged(type(value).__name__, _set(value, depth))
     if type(value) is bytes:
         return _tagged("bytes", f'"{value.hex()}"')
+    if type(value) is Tagged:
+        _check_depth(depth)
+        return f"{{{quoted(f'{_TAG}{value.tag}')}:{_material(value.value, depth + 1)}}}"
     raise NotCanonical(f"it is a {type(value).__name__}, which a key cannot hold")
 
 

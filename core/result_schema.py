@@ -1,0 +1,69 @@
+"""The fingerprint of what a function says it returns: what decides how a recorded result is read.
+
+Where the annotation is made of others, as an outcome is, each part counts by itself: what stands in an outcome is read
+by codecs of its own, of which the schema around them shows nothing.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final, TypeAlias, get_args, get_origin
+
+from .canonical_json import canonical_material
+from .codec import hints_of
+from .core_schema import compile_schema
+from .fingerprint import fingerprint
+from .kind import is_class
+from .node import digest_of
+from .outcome import Failure, Success
+
+__all__ = ["result_schema", "schema_of"]
+
+_Form: TypeAlias = "str | list[_Form]"
+
+_ANYTHING: Final[tuple[object, ...]] = (typing.Any, object)
+
+
+def result_schema(fn: Callable[..., object]) -> str:
+    """The fingerprint of the result of `fn`, or of what awaiting it gives; "json" where nothing is said."""
+    if not isinstance(fn, types.FunctionType):
+        return _result_of(fn)
+    if (known := _KNOWN.get(fn)) is None or known[0] is not fn.__annotations__.get("return"):
+        known = _KNOWN[fn] = (fn.__annotations__.get("return"), _result_of(fn))
+    return known[1]
+
+
+_KNOWN: Final[weakref.WeakKeyDictionary[types.FunctionType, tuple[object, str]]] = weakref.WeakKeyDictionary()
+"""Found once for a function and its annotation: the schema of a class does not change under the class's name."""
+
+
+def _result_of(fn: Callable[..., object]) -> str:
+    if is_class(fn):
+        return schema_of(fn)
+    hints = hints_of(fn)
+    if "return" not in hints:
+        return "json"
+    hint = hints["return"]
+    return schema_of(get_args(hint)[-1] if get_origin(hint) in (Awaitable, Coroutine) else hint)
+
+
+def schema_of(annotation: object) -> str:
+    """The fingerprint of an annotation. TypeError, if values of it cannot be kept as JSON."""
+    if any(annotation is each for each in _ANYTHING) or isinstance(annotation, typing.TypeVar):
+        return "json"
+    return digest_of(canonical_material(_form(annotation)))
+
+
+def _form(annotation: object) -> _Form:
+    if not _holds_an_outcome(annotation):
+        return ["schema", fingerprint(compile_schema(annotation, finite=False).schema)]
+    origin = get_origin(annotation)
+    name = "union" if origin in (typing.Union, types.UnionType) else repr(origin)
+    return [name, *map(_form, get_args(annotation))]
+
+
+def _holds_an_outcome(annotation: object) -> bool:
+    return get_origin(annotation) in (Success, Failure) or any(map(_holds_an_outcome, get_args(annotation)))
