@@ -16,7 +16,7 @@ from stepwell.core.batch import Batch, Committed, Write
 from stepwell.core.cache_fold import EVENT_TYPE
 from stepwell.core.cache_verdict import Rebuilt
 from stepwell.core.entry import EntryRow, NewEntry, RewindRow
-from stepwell.core.journal import Source
+from stepwell.core.journal import Entry, Source
 from stepwell.core.journal_writes import Append, CompactJournal, RewindJournal, SetHead, WriteCheckpoint
 from stepwell.core.provenance import CACHE_JOURNAL, Action, Found, provenance_entry, read_carried, write_carried
 from stepwell.core.recorded_row import HeadRow, StoredRow
@@ -241,6 +241,13 @@ class World:
         """What a journal says of the cache: actions, keys and reasons."""
         payloads = [msgspec.json.decode(entry.payload) for entry in await self.entries(run)]
         return [(each["action"], each["key_digest"], each.get("reason")) for each in payloads]
+
+    def payload(self, entry: EntryRow) -> object:
+        return msgspec.json.decode(entry.payload)
+
+    def as_entry(self, entry: EntryRow) -> Entry:
+        """An entry as a journal hands it out."""
+        return Entry(entry.run_id, entry.seq, entry.event_type, self.payload(entry), None, entry.at_ms, None)
 
     async def heads(self) -> dict[str, RecordedRef]:
         return {head.ref.key_digest: head.ref for head in good(await self.ledger.heads())}
