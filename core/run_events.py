@@ -175,10 +175,11 @@ def run_entries(batch: Batch, changed: Changed | None = None) -> tuple[NewEntry,
 
 
 def _entry(event_type: RunEventType, facts: RunFacts | StepFacts | _Sent, source: Source | None = None) -> NewEntry:
+    """With a source, which names what is told, it is told once; the first that is told stays."""
     payload = _encode(facts)
     if source is None:
         return NewEntry(event_type, payload)
-    return NewEntry(event_type, payload, source, identity_of(event_type, payload, None))
+    return NewEntry(event_type, payload, source, identity_of(event_type, source.id.encode(), None))
 
 
 def _digest(value: bytes | None) -> str | None:

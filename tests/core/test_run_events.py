@@ -175,7 +175,7 @@ def test_a_signal_is_told_by_its_name_and_the_digest_of_its_value() -> None:
 def test_a_signal_that_has_a_dedupe_has_a_source_so_that_it_is_told_as_often_as_it_is_there() -> None:
     def source(name: str, dedupe: str, value: bytes = b"1") -> object:
         (entry,) = run_entries(Batch((), (SendSignal(SignalRow("r", name, value, dedupe)),)))
-        return entry.source
+        return entry.source, entry.identity
 
     assert source("news", "a") == source("news", "a", b"2")
     assert len({source("news", "a"), source("news", "b"), source("new", "sa"), source("n", "1:a")}) == 4
