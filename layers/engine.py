@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar, TypeVarTuple, final
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, TypeVarTuple, final
 
 from ..core import cancellation
 from ..core.codec import read_error
@@ -54,6 +54,9 @@ from .driver.starting import Starts
 from .driver.tools import Services, Tools
 from .driver.worker import Worker
 from .layer import Layer, provides
+
+if TYPE_CHECKING:
+    from .driver.caching import Surroundings
 
 __all__ = ["LedgerEngine", "NoopEngine", "layer", "layer_noop", "layer_test"]
 
@@ -331,6 +334,7 @@ def layer(
     effects: Deliver | None = None,
     max_age: Timeout = None,
     on_cache_point: OnCachePoint | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Layer[Engine, Needs]:
     """The engine over whichever ledger is services. It drives its own `workflows`, unless `drive` says not to.
 
@@ -340,7 +344,8 @@ def layer(
 
     The rest is about cached steps. `inconsistency` decides where the step cache contradicts itself; left out, the step
     fails. `effects` sends what steps ask for, once per key; left out, it is journalled, and nobody sends it. Rows that
-    are older than `max_age` are not served. `on_cache_point` is called in passing, for tests.
+    are older than `max_age` are not served. `surroundings` names what steps run in; left out, it is this interpreter
+    with its packages. `on_cache_point` is called in passing, for tests.
     """
     known = tuple(by_name(workflows).values())
     max_age_ms = None if max_age is None else span_ms("max_age", max_age)
@@ -359,7 +364,7 @@ def layer(
         step_sandbox: StepSandbox,
     ) -> AsyncIterator[Engine]:
         services = Services(ledger, store, waiters, wake_bus, clock, ids, journal, artifacts, step_cache, step_sandbox)
-        caching = cache_options(store, inconsistency, effects, max_age_ms, on_cache_point)
+        caching = cache_options(store, inconsistency, effects, max_age_ms, on_cache_point, surroundings)
         async with LedgerEngine(services, known, drive=drive, poll=poll, caching=caching) as engine:
             yield engine
 
@@ -375,6 +380,7 @@ def layer_test(
     effects: Deliver | None = None,
     max_age: Timeout = None,
     on_cache_point: OnCachePoint | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Layer[Engine, Needs]:
     """The same engine: it is as deterministic as the clock, the ids and the ledger that it is services."""
     return layer(
@@ -385,6 +391,7 @@ def layer_test(
         effects=effects,
         max_age=max_age,
         on_cache_point=on_cache_point,
+        surroundings=surroundings,
     )
 
 

@@ -13,7 +13,7 @@ from ..inconsistency import FixedInconsistency
 
 if TYPE_CHECKING:
     from ...services.effect_dispatcher import Effect, EffectDispatcher
-    from .caching import CachePoint
+    from .caching import CachePoint, Surroundings
 
 __all__ = ["CacheOptions", "OnCachePoint", "cache_options"]
 
@@ -30,11 +30,11 @@ def _pass(_: CachePoint) -> None:
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """`environment` gives the digest of what steps run in, None where that is not known; see `Caching`."""
+    """See `Caching`. Left out, the surroundings are those of this process."""
 
     inconsistency: Inconsistency = field(default_factory=_strict)
     effects: EffectDispatcher | None = None
-    environment: Callable[[], str | None] = field(default=lambda: None)
+    surroundings: Surroundings | None = None
     max_age_ms: int | None = None
     on_point: OnCachePoint = _pass
     metrics: CacheMetrics = field(default_factory=CacheMetrics)
@@ -46,12 +46,13 @@ def cache_options(
     effects: EffectDispatcher | Callable[[Effect], object] | None,
     max_age_ms: int | None,
     on_point: OnCachePoint | None,
+    surroundings: Surroundings | None,
 ) -> CacheOptions:
     """The options that an engine over this store is given."""
     return CacheOptions(
         inconsistency=_strict() if inconsistency is None else inconsistency,
         effects=_dispatcher(store, effects),
-        environment=lambda: "process",
+        surroundings=surroundings,
         max_age_ms=max_age_ms,
         on_point=on_point or _pass,
     )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from typing import final
 
-from ...core.canonical_json import canonical_material
-from ...core.code_identity import Unidentified, identify
+from ...core.boundary import Declaration, declare
+from ...core.cache_key import BoundReads, CacheMaterial, cache_key
+from ...core.canonical_json import NotCanonical, canonical_material
+from ...core.code_identity import CodeIdentity, Unidentified, identify
 from ...core.command import Command
 from ...core.measured import MeasuredReads
-from ...core.owed import reads_digest
+from ...core.result_schema import result_schema
 from ...services.driver import CachedCall
+from .caching import Surroundings
 
 __all__ = ["StepKey", "derive_key"]
 
@@ -27,24 +29,43 @@ class StepKey:
     scope: str | None = None
 
 
-def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, environment: str | None) -> StepKey:
-    """The key of a call, with these reads and in this environment, None where it is not known."""
-    code: object = call.version
-    scope = None if environment is not None else "the environment is not known"
-    if call.function is not None and call.version is None:
-        identity = identify(call.function)
-        if isinstance(identity, Unidentified):
-            code, scope = None, identity.reason
-        else:
-            code = identity.digest
-    if isinstance(call.body, Command):
-        body: object = [list(call.body.argv), dict(call.body.env), call.body.stdin, list(call.body.ok)]
-    else:
-        body = json.loads(call.arguments)
-    boundary = call.boundary
-    declared = [[*map(str, boundary.reads)], [*boundary.writes], [*boundary.removes], boundary.mode]
-    material: list[object] = [call.key, code, body, declared, reads_digest(reads), environment]
-    own = "key1_" + sha256(canonical_material([*material, run_id])).hexdigest()
-    if scope is not None:
-        return StepKey(own, own, scope)
-    return StepKey("key1_" + sha256(canonical_material(material)).hexdigest(), own)
+def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surroundings: Surroundings) -> StepKey | None:
+    """The key of a call with these reads; None if there can be none, so that nothing is kept of it.
+
+    Code that cannot be identified, and an environment that is not known, make the key one of the run alone.
+    """
+    declaration = declare(call.boundary, portable=False)
+    if not isinstance(declaration, Declaration):
+        return None
+    code = _code(call)
+    unknown = code.reason if isinstance(code, Unidentified) else None
+    environment = surroundings.digest()
+    own = CacheMaterial(
+        kind="command" if isinstance(call.body, Command) else "python",
+        name=call.key,
+        code=code.digest if isinstance(code, CodeIdentity) else None,
+        version=call.version,
+        command=call.body if isinstance(call.body, Command) else None,
+        tool=surroundings.tool(call.body) if isinstance(call.body, Command) else None,
+        arguments=_arguments(call),
+        result=None if call.function is None else result_schema(call.function),
+        bound=BoundReads(declaration, reads),
+        run_scope=run_id,
+    )
+    try:
+        own_key = cache_key(own)
+        if environment is None or unknown is not None:
+            return StepKey(own_key, own_key, unknown or "the environment is not known")
+        return StepKey(cache_key(replace(own, run_scope=None, environment=environment)), own_key)
+    except NotCanonical:
+        return None
+
+
+def _code(call: CachedCall) -> CodeIdentity | Unidentified | None:
+    """What the code is known by; None where it needs to be nothing, or where the caller says it."""
+    return None if call.function is None or call.version is not None else identify(call.function)
+
+
+def _arguments(call: CachedCall) -> bytes | None:
+    """The arguments as their types write them; numbers that JSON would take for one another are kept apart."""
+    return None if call.arguments == b"[]" else canonical_material(json.loads(call.arguments))

@@ -6,19 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import Protocol
 
 from ...core.batch import Write
+from ...core.command import Command
+from ...core.outcome import Failure
 from ...core.step_cache import RecordedRef
 from ...services.artifacts import Artifacts
 from ...services.effect_dispatcher import EffectDispatcher
 from ...services.inconsistency import Inconsistency
-from ...services.shared_tier import SharedTier, SharingStepCache
+from ...services.shared_tier import SharedTier, SharingStepCache, Unpublished
 from ...services.step_cache import JoinableStepCache, StepCache
 from ...services.step_sandbox import StepSandbox
 from ..cache_metrics import CacheMetrics
 from .permits import Permits
 
-__all__ = ["CachePoint", "Caching"]
+__all__ = ["CachePoint", "Caching", "Surroundings"]
 
 
 class CachePoint(Enum):
@@ -34,12 +37,23 @@ class CachePoint(Enum):
     SENT = "the effects are sent"
 
 
+class Surroundings(Protocol):
+    """What steps run in, as far as it is named."""
+
+    def digest(self) -> str | None:
+        """The digest of it; None where it is not known: results are for their own run then."""
+        ...
+
+    def tool(self, command: Command) -> str | None:
+        """The digest of the program of a command, where that is not in the workspace."""
+        ...
+
+
 @dataclass(frozen=True)
 class Caching:
     """The services of cached steps, and how they are used.
 
-    `environment` gives the digest of what steps run in, None where that is not known: their results are for their own
-    run then. Rows older than `max_age_ms` are not served. Without `effects` nothing is sent.
+    Rows older than `max_age_ms` are not served. Without `effects` nothing is sent.
     """
 
     sandbox: StepSandbox
@@ -47,7 +61,7 @@ class Caching:
     cache: StepCache
     inconsistency: Inconsistency
     effects: EffectDispatcher | None
-    environment: Callable[[], str | None]
+    surroundings: Surroundings
     max_age_ms: int | None
     metrics: CacheMetrics
     permits: Permits
@@ -72,4 +86,20 @@ class Caching:
 
     async def hydrate(self, digests: tuple[str, ...]) -> bool:
         """Fetch what is missing here from the shared tier: whether all of it is here then. It never fails."""
-        return False
+        if self.tier is None or not digests:
+            return False
+        from ..shared.publication import hydrate
+
+        return await hydrate(self.tier, self.artifacts, digests)
+
+    async def publish(self, ref: RecordedRef, needs: tuple[str, ...]) -> Unpublished | None:
+        """Give the shared tier a row that was recorded, and before it the bytes that it needs; what came of it not."""
+        if self.tier is None:
+            return None
+        from ..shared.publication import publish
+
+        got = await self.cache.get(ref.key_digest, recorded_by=ref)
+        if isinstance(got, Failure):
+            return Unpublished("row", "the row cannot be read here")
+        published = await publish(self.tier, self.artifacts, got.unwrap(), needs)
+        return published.failure() if isinstance(published, Failure) else None

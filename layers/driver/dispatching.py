@@ -125,7 +125,9 @@ class Dispatch:
                 return None
             self._caching.on_point(CachePoint.MEASURED)
             reads = measured.unwrap()
-            key = derive_key(step.call, reads, step.row.run_id, self._caching.environment())
+            key = derive_key(step.call, reads, step.row.run_id, self._caching.surroundings)
+            if key is None:
+                return None
             waited = await self._permit.take(key.digest)
             if step.record.suspending:
                 raise Suspended

@@ -18,7 +18,7 @@ from ...core.outputs import Outputs, needed
 from ...core.owed import Owed, decide_owed, in_place, owed_json, reads_digest
 from ...core.provenance import provenance_entry
 from ...core.reuse import NotRecorded, decide_reuse
-from ...core.step_cache import Recorded
+from ...core.step_cache import Recorded, RecordedRef
 from ...core.step_sandbox import MaterializationConflict
 from ...services.effect_dispatcher import EffectDispatcher, EffectFailed, EffectMismatch
 from ...services.step_sandbox import CachingTransaction, WorkspaceTransaction
@@ -38,11 +38,12 @@ SENDS: Final = 5
 class Settling:
     """Brings one step to its end, on one transaction."""
 
-    __slots__ = ("_caching", "_step")
+    __slots__ = ("_caching", "_shared", "_step")
 
     def __init__(self, step: CachedStep) -> None:
         self._step = step
         self._caching = step.caching
+        self._shared: tuple[RecordedRef, tuple[str, ...]] | None = None
 
     # --- what was executed here -----------------------------------------------
 
@@ -67,7 +68,11 @@ class Settling:
         told = step.told(captured_entry(step.call.key, step.row.recorded_at_ms, made.accepted, key))
         committed = await step.record.written(WriteStep(step.row), *rows, *told, *step.record.going_on())
         self._caching.on_point(CachePoint.RECORDED)
-        return await self._placed(committed.recorded)
+        placed = await self._placed(committed.recorded)
+        is_shared = made.accepted.evidence == "enforced" and key == made.identified.key.digest
+        if is_shared and committed.recorded and committed.recorded[0].standing != "conflict":
+            self._shared = (committed.recorded[0].ref, artifacts_of(made.kept, needed(made.outputs)))
+        return placed
 
     def _settle(self, owed: Owed) -> None:
         """The row of the step, which now owes this."""
@@ -135,7 +140,18 @@ class Settling:
             failure = written.failure()
             return failure if isinstance(failure, MaterializationConflict) else self._step.refused(failure)
         self._caching.on_point(CachePoint.COPIED_BACK)
-        return await self.finish(made.result, made.effects, *writes)
+        return await self.finish(made.result, made.effects, *writes, *await self._publish())
+
+    async def _publish(self) -> tuple[Write, ...]:
+        """Give the row to others. That this did not work is told, and is no failure of the step."""
+        if self._shared is None:
+            return ()
+        ref, needs = self._shared
+        unpublished = await self._caching.publish(ref, needs)
+        if unpublished is None:
+            return ()
+        entry = provenance_entry("unpublished", ref, stage=unpublished.stage, message=unpublished.message)
+        return (Append(self._step.row.run_id, (entry,)),)
 
     # --- what is there already --------------------------------------------------
 
@@ -217,10 +233,3 @@ def _unsent(failure: EffectFailed | EffectMismatch | Unavailable) -> RecordedErr
             return RecordedError("EffectMismatch", message, "")
         case Unavailable(reason):
             return RecordedError("Unavailable", f"an effect was not sent: {reason}", "")
-
-
-def needs_of(made: Made) -> tuple[str, ...]:
-    """The digests of all that a row of it needs."""
-    if made.kept is None or made.outputs is None:
-        return ()
-    return artifacts_of(made.kept, needed(made.outputs))

@@ -92,6 +92,7 @@ class Tools(Services):
         """What cached steps stand on."""
         from .caching import Caching
         from .permits import Permits
+        from .surroundings import ProcessSurroundings
 
         options = self.cache_options
         return Caching(
@@ -100,7 +101,7 @@ class Tools(Services):
             cache=self.step_cache,
             inconsistency=options.inconsistency,
             effects=options.effects,
-            environment=options.environment,
+            surroundings=options.surroundings or ProcessSurroundings(),
             max_age_ms=options.max_age_ms,
             metrics=options.metrics,
             permits=Permits(),
