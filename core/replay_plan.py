@@ -24,7 +24,6 @@ from .workspace_path import (
     ancestors,
     collision,
     file_path,
-    is_protected,
     portable_problem,
     protected_problem,
     shown,
@@ -60,12 +59,12 @@ def replay_changes(
     """What turns what stands at the targets into what was recorded; nothing where that is so already.
 
     `standing` has all that stands at the paths of the record and in the declared trees, and above them what is no
-    directory. In a tree everything goes that was not recorded, but for what belongs to git or to stepwell.
+    directory. In a tree everything goes that was not recorded.
     """
     wanted = outputs.tree()
     filled = {above for path in wanted for above in ancestors(path)}
     named = wanted.keys() | set(outputs.removed)
-    going = {path for path in standing if declaration.may_remove(path) and not is_protected(path)} - wanted.keys()
+    going = {path for path in standing if declaration.may_remove(path)} - wanted.keys()
     for path in sorted(wanted, key=path_order):
         for above in ancestors(path):
             if above not in going and isinstance(standing.get(above), FileNode | LinkNode):

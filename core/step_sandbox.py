@@ -165,7 +165,9 @@ class WorkspaceError:
     "invalid_path", "path_escapes_workspace", "not_found", "already_exists", "is_directory", "not_a_directory",
     "directory_not_empty", "undeclared_read", "name_collision", "unsupported_file_type", "protected_path",
     "host_unavailable", "artifact_corruption", "commit_lock_timeout", "commit_lock_held", "not_decided",
-    "recovery_required", "unknown_result", "unsupported_boundary", "closed".
+    "recovery_required", "unknown_result", "unsupported_boundary", "closed"; of a result that cannot be recorded
+    "unverified_read_set", and of a record that does not fit its boundary "undeclared_write", "missing_output",
+    "surviving_removal".
     """
 
     code: str

@@ -114,6 +114,14 @@ class SandboxRecordsContract:
             assert refused.measured == "invalid_record"
         assert world.snapshot() == before
 
+    async def test_what_belongs_to_git_stays_whatever_a_boundary_declares(self, world: World) -> None:
+        world.write(".git/config", "of git")
+        before = world.snapshot()
+        for boundary in (Boundary((), (".git/**",)), Boundary((), (), (".git/config",))):
+            for outputs in (Outputs(), Outputs((Output(".git", DirNode()),)), Outputs((), (".git/config",))):
+                assert isinstance(await replayed(world, boundary, outputs), Failure)
+        assert world.snapshot() == before
+
     async def test_what_stands_in_the_way_stays(self, world: World) -> None:
         boundary = Boundary(("in.txt",), ("file/x", "dir"))
         world.write("file", "of somebody")

@@ -143,20 +143,6 @@ def _data(number: int) -> bytes:
     return bytes([65 + number]) * 200_000
 
 
-async def test_a_target_is_read_whole_before_it_is_left_as_it_is(tmp_path: Path) -> None:
-    """Old files whose digests are remembered elsewhere: the times are put back after the bytes were changed."""
-    root = tmp_path / "root"
-    async with open_world("folder", root) as world:
-        outputs = await recorded(world, TREE, write_tree)
-        os.utime(root / "out/a", ns=(10**9, 10**9))
-        _ = (await replayed(world, TREE, outputs)).unwrap()
-        with (root / "out/a").open("r+b") as handle:
-            _ = handle.write(b"A")
-        os.utime(root / "out/a", ns=(10**9, 10**9))
-        assert isinstance(await replayed(world, TREE, outputs), Success)
-        assert (root / "out/a").read_bytes() == b"alpha\n"
-
-
 async def test_what_is_no_file_in_a_tree_is_refused_and_left(tmp_path: Path) -> None:
     root = tmp_path / "root"
     async with open_world("folder", root) as world:
