@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, TypeVarTuple, final
+from typing import TypeAlias, TypeVar, TypeVarTuple, Unpack, final
 
 from ..core import cancellation
 from ..core.codec import read_error
@@ -17,7 +17,6 @@ from ..core.signal_value import encode_signal
 from ..core.waiting_on import explain
 from ..services.artifacts import Artifacts
 from ..services.clock import Clock, span_ms
-from ..services.effect_dispatcher import Effect, EffectDispatcher
 from ..services.engine import (
     Engine,
     ResultFailure,
@@ -29,7 +28,6 @@ from ..services.engine import (
     RunStatus,
 )
 from ..services.ids import Ids
-from ..services.inconsistency import Inconsistency
 from ..services.journal import Journal
 from ..services.ledger import Ledger
 from ..services.run import Run
@@ -42,7 +40,7 @@ from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow, WorkflowCall
 from .cache_metrics import CacheMetrics
-from .driver.cache_options import CacheOptions, OnCachePoint, cache_options
+from .driver.cache_options import CacheOptions, EngineOptions, cache_options, max_age_of
 from .driver.execution import Pool
 from .driver.intervening import Interventions
 from .driver.listening import ResultListeners
@@ -55,10 +53,7 @@ from .driver.tools import Services, Tools
 from .driver.worker import Worker
 from .layer import Layer, provides
 
-if TYPE_CHECKING:
-    from .driver.caching import Surroundings
-
-__all__ = ["LedgerEngine", "NoopEngine", "layer", "layer_noop", "layer_test"]
+__all__ = ["EngineOptions", "LedgerEngine", "NoopEngine", "layer", "layer_noop", "layer_test"]
 
 _R = TypeVar("_R")
 _Ts = TypeVarTuple("_Ts")
@@ -321,34 +316,19 @@ def _ending(row: RunRow) -> Outcome[RunRow, RunFailed | RunCancelled]:
 Needs: TypeAlias = Artifacts | Clock | Ids | Journal | Ledger | StepCache | StepSandbox | Store | Waiters | WakeBus
 """What the engine drives."""
 
-Deliver: TypeAlias = EffectDispatcher | Callable[[Effect], object]
-"""Who sends the effects of cached steps: a dispatcher, or a function, whose deliveries are remembered in the store."""
-
 
 def layer(
-    workflows: Iterable[AnyWorkflow] = (),
-    drive: bool = True,
-    *,
-    poll: PollPolicy = DEFAULT_POLL,
-    inconsistency: Inconsistency | None = None,
-    effects: Deliver | None = None,
-    max_age: Timeout = None,
-    on_cache_point: OnCachePoint | None = None,
-    surroundings: Surroundings | None = None,
+    workflows: Iterable[AnyWorkflow] = (), drive: bool = True, **options: Unpack[EngineOptions]
 ) -> Layer[Engine, Needs]:
     """The engine over whichever ledger is services. It drives its own `workflows`, unless `drive` says not to.
 
-    `poll` says how often it looks for wakes that no hint has told it of. A ValueError says that two workflows have one
-    name. A program that has a thousand runs under way at a time does well to let Python's collector look less often,
-    by `gc.set_threshold(50_000)`; `benchmarks/workflow.py` shows what that is worth.
-
-    The rest is about cached steps. `inconsistency` decides where the step cache contradicts itself; left out, the step
-    fails. `effects` sends what steps ask for, once per key; left out, it is journalled, and nobody sends it. Rows that
-    are older than `max_age` are not served. `surroundings` names what steps run in; left out, it is this interpreter
-    with its packages. `on_cache_point` is called in passing, for tests.
+    A ValueError says that two workflows have one name. A program that has a thousand runs under way at a time does well
+    to let Python's collector look less often, by `gc.set_threshold(50_000)`; `benchmarks/workflow.py` shows what that
+    is worth. `EngineOptions` says what else there is.
     """
     known = tuple(by_name(workflows).values())
-    max_age_ms = None if max_age is None else span_ms("max_age", max_age)
+    poll = options.get("poll", DEFAULT_POLL)
+    max_age_ms = max_age_of(options)
 
     @provides
     async def recipe(
@@ -364,7 +344,7 @@ def layer(
         step_sandbox: StepSandbox,
     ) -> AsyncIterator[Engine]:
         services = Services(ledger, store, waiters, wake_bus, clock, ids, journal, artifacts, step_cache, step_sandbox)
-        caching = cache_options(store, inconsistency, effects, max_age_ms, on_cache_point, surroundings)
+        caching = cache_options(options, store, max_age_ms)
         async with LedgerEngine(services, known, drive=drive, poll=poll, caching=caching) as engine:
             yield engine
 
@@ -372,27 +352,10 @@ def layer(
 
 
 def layer_test(
-    workflows: Iterable[AnyWorkflow] = (),
-    drive: bool = True,
-    *,
-    poll: PollPolicy = DEFAULT_POLL,
-    inconsistency: Inconsistency | None = None,
-    effects: Deliver | None = None,
-    max_age: Timeout = None,
-    on_cache_point: OnCachePoint | None = None,
-    surroundings: Surroundings | None = None,
+    workflows: Iterable[AnyWorkflow] = (), drive: bool = True, **options: Unpack[EngineOptions]
 ) -> Layer[Engine, Needs]:
     """The same engine: it is as deterministic as the clock, the ids and the ledger that it is services."""
-    return layer(
-        workflows,
-        drive,
-        poll=poll,
-        inconsistency=inconsistency,
-        effects=effects,
-        max_age=max_age,
-        on_cache_point=on_cache_point,
-        surroundings=surroundings,
-    )
+    return layer(workflows, drive, **options)
 
 
 def layer_noop() -> Layer[Engine, Engine]:

@@ -1,23 +1,46 @@
-"""How the cached steps of an engine use its services. A program without cached steps loads little else of them."""
+"""What an engine is told beside its services, and how its cached steps use these."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
+from ...core.poll import PollPolicy
+from ...services.clock import span_ms
 from ...services.inconsistency import Inconsistency
+from ...services.run_store import Timeout
 from ...services.store import Store
 from ..cache_metrics import CacheMetrics
 from ..inconsistency import FixedInconsistency
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a program without cached steps loads none of it
     from ...services.effect_dispatcher import Effect, EffectDispatcher
     from .caching import CachePoint, Surroundings
 
-__all__ = ["CacheOptions", "OnCachePoint", "cache_options"]
+__all__ = ["CacheOptions", "EngineOptions", "cache_options", "max_age_of"]
 
 OnCachePoint: TypeAlias = "Callable[[CachePoint], None]"
+
+Deliver: TypeAlias = "EffectDispatcher | Callable[[Effect], object]"
+"""A dispatcher; or a function that delivers an effect, of which the store remembers that it was."""
+
+
+class EngineOptions(TypedDict, total=False):
+    """What may be told an engine. All but `poll` is about cached steps.
+
+    `poll` says how often it looks for wakes that no hint has told it of. `inconsistency` decides where the step cache
+    contradicts itself; left out, the step fails. `effects` sends what steps ask for, once per key; left out, it is
+    journalled, and nobody sends it. Rows that are older than `max_age` are not served. `surroundings` names what steps
+    run in; left out, it is this interpreter with its packages. `on_cache_point` is called in passing, for tests.
+    """
+
+    poll: PollPolicy
+    inconsistency: Inconsistency
+    effects: Deliver
+    max_age: Timeout
+    surroundings: Surroundings
+    on_cache_point: OnCachePoint
 
 
 def _strict() -> Inconsistency:
@@ -40,25 +63,24 @@ class CacheOptions:
     metrics: CacheMetrics = field(default_factory=CacheMetrics)
 
 
-def cache_options(
-    store: Store,
-    inconsistency: Inconsistency | None,
-    effects: EffectDispatcher | Callable[[Effect], object] | None,
-    max_age_ms: int | None,
-    on_point: OnCachePoint | None,
-    surroundings: Surroundings | None,
-) -> CacheOptions:
-    """The options that an engine over this store is given."""
+def max_age_of(options: EngineOptions) -> int | None:
+    """How old a row may be that is served, in milliseconds; a ValueError for an age that is none."""
+    max_age = options.get("max_age")
+    return None if max_age is None else span_ms("max_age", max_age)
+
+
+def cache_options(options: EngineOptions, store: Store, max_age_ms: int | None) -> CacheOptions:
+    """How an engine over this store caches steps."""
     return CacheOptions(
-        inconsistency=_strict() if inconsistency is None else inconsistency,
-        effects=_dispatcher(store, effects),
-        surroundings=surroundings,
+        inconsistency=options.get("inconsistency") or _strict(),
+        effects=_dispatcher(store, options.get("effects")),
+        surroundings=options.get("surroundings"),
         max_age_ms=max_age_ms,
-        on_point=on_point or _pass,
+        on_point=options.get("on_cache_point", _pass),
     )
 
 
-def _dispatcher(store: Store, effects: EffectDispatcher | Callable[[Effect], object] | None) -> EffectDispatcher | None:
+def _dispatcher(store: Store, effects: Deliver | None) -> EffectDispatcher | None:
     if effects is None or not callable(effects):
         return effects
     from ..effect_dispatcher import StoreEffectDispatcher
