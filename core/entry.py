@@ -68,8 +68,8 @@ class RewindRow(Struct, frozen=True, gc=False):
     sealed: bool = True
 
 
-def link(previous: bytes, run_id: str, seq: int, at_ms: int, entry: NewEntry | EntryRow) -> bytes:
-    """The hash of an entry that follows the one with the hash `previous`."""
+def link(previous: bytes, run_id: str, seq: int, at_ms: int, entry: NewEntry | EntryRow, no: int) -> bytes:
+    """The hash of an entry that follows the one with the hash `previous`, and is the `no`th of all runs."""
     source = entry.source
     content = (
         run_id,
@@ -80,6 +80,7 @@ def link(previous: bytes, run_id: str, seq: int, at_ms: int, entry: NewEntry | E
         entry.meta,
         entry.spilled,
         None if source is None else (source.id, source.seq),
+        no,
     )
     return sha256(previous + _encode(content)).digest()
 

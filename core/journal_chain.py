@@ -40,7 +40,7 @@ class ChainWalk:
         wrong = self._go_on(entry.seq)
         if wrong is not None:
             return wrong
-        if link(self._chain, self._run_id, entry.seq, entry.at_ms, entry) != entry.chain:
+        if link(self._chain, self._run_id, entry.seq, entry.at_ms, entry, entry.no) != entry.chain:
             return "its hash is not that of what it holds, or of what was before it"
         self._chain, self._last, self._known = entry.chain, entry.seq, True
         return None

@@ -101,8 +101,8 @@ class JournalWriter:
             if source is not None and (known := held.held_source(run_id, source)) is not None:
                 appended.append(Appended(known, duplicate=True))
                 continue
-            seq = journal.last_seq + 1
-            journal.chain = chain = link(journal.chain, run_id, seq, at_ms, entry)
+            seq, no = journal.last_seq + 1, held.next_entry_no()
+            journal.chain = chain = link(journal.chain, run_id, seq, at_ms, entry, no)
             journal.last_seq = seq
             self.entries.append(
                 EntryRow(
@@ -115,7 +115,7 @@ class JournalWriter:
                     entry.meta,
                     entry.spilled,
                     chain,
-                    held.next_entry_no(),
+                    no,
                 )
             )
             if source is not None:

@@ -30,7 +30,7 @@ class Kept:
     def append(self) -> None:
         seq = self.last_seq + 1
         entry = NewEntry("t", str(seq).encode(), Source("s", seq))
-        self.chain = link(self.chain, RUN, seq, seq, entry)
+        self.chain = link(self.chain, RUN, seq, seq, entry, seq + 1)
         self.rows.append(EntryRow(RUN, seq, "t", seq, entry.source, entry.payload, None, False, self.chain, seq + 1))
         self.last_seq = seq
 
@@ -117,6 +117,7 @@ def test_what_was_changed_is_found(done: list[tuple[str, int]], data: st.DataObj
                 replace(row, spilled=True),
                 replace(row, chain=bytes(31) + b"1"),
                 replace(row, seq=row.seq + 1),
+                replace(row, no=row.no + 1),
                 None,
             ]
         )
