@@ -27,8 +27,8 @@ from ..services.journal_rows import CacheRows, JournalRows
 from ..services.ledger import Ledger
 from ..services.step_cache import StepCache
 from .cache_reading import CacheReading, plain_verdict
-from .collection import Stopped, value_of
 from .layer import Layer, provides
+from .stopped import Stopped, value_of
 
 __all__ = ["LedgerCacheFold", "NoopCacheFold", "layer", "layer_noop", "layer_test"]
 

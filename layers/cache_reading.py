@@ -16,9 +16,9 @@ from ..core.provenance import CACHE_JOURNAL, read_carried
 from ..core.step_cache import RecordedRef
 from ..services.journal_rows import CacheRows, JournalRow, JournalRows
 from ..services.ledger import Verdict
-from .collection import value_of
+from .stopped import value_of
 
-__all__ = ["CacheReading", "heads_of", "plain_verdict", "recorded_among"]
+__all__ = ["CacheReading", "has_gap", "heads_of", "plain_verdict", "recorded_among", "recorded_by"]
 
 PAGE: Final = 1_000
 """How many rows are asked for at a time by their names."""
@@ -133,11 +133,11 @@ class CacheReading:
         return self.proof.union(carried)
 
     async def _read_gap(self, journal: JournalRow) -> list[str]:
-        """A journal that lost entries, and carries nothing that can be read. One that was forgotten lost none."""
+        """Take note of a gap, if there is one."""
         run_id = journal.run_id
         rewinds = value_of(await self._journals.rewinds(run_id)) if journal.generation else ()
         self.rewound += bool(rewinds)
-        if journal.floor is None and not rewinds and journal.sealed:
+        if not await has_gap(self._journals, journal):
             return []
         ends: list[int | None] = [] if journal.sealed else [None]
         if journal.floor is not None:
@@ -145,11 +145,7 @@ class CacheReading:
         if rewinds:
             ends.append(await self._entry_no(run_id, rewinds[-1].from_seq))
         known = [end for end in ends if end is not None]
-        recorded: list[RecordedRef] = []
-        after: RecordedRef | None = None
-        while page := value_of(await self.rows.recorded_of(run_id, after=after)):
-            recorded += page
-            after = page[-1]
+        recorded = await recorded_by(self.rows, run_id)
         self.proof.add_gap(Gap(run_id, max(known) if len(known) == len(ends) else None), recorded)
         return []
 
@@ -191,6 +187,25 @@ async def heads_of(rows: CacheRows) -> dict[str, RecordedRef]:
             heads[head.ref.key_digest] = head.ref
         after = page[-1].ref.key_digest
     return heads
+
+
+async def recorded_by(rows: CacheRows, run_id: str) -> list[RecordedRef]:
+    """The rows that a run recorded."""
+    recorded: list[RecordedRef] = []
+    after: RecordedRef | None = None
+    while page := value_of(await rows.recorded_of(run_id, after=after)):
+        recorded += page
+        after = page[-1]
+    return recorded
+
+
+async def has_gap(journals: JournalRows, journal: JournalRow) -> bool:
+    """Whether a journal lost entries of which it carries nothing that can be read. One that was forgotten lost none."""
+    if read_carried(journal.carried) is not None:
+        return False
+    if journal.floor is not None or not journal.sealed:
+        return True
+    return journal.generation > 0 and bool(value_of(await journals.rewinds(journal.run_id)))
 
 
 async def recorded_among(rows: CacheRows, refs: Iterable[RecordedRef]) -> set[RecordedRef]:

@@ -15,6 +15,8 @@ from ..core.outcome import Failure, Outcome, Success
 from ..core.retention import CUT_BYTES, CUT_ROWS, Cut, Cutter, Retention, StoredChange, earliest, outlives
 from ..core.run import ENDED, RunRow
 from ..services.ledger import Ledger, Prunable, StoredPin
+from .forgetting import Forgetting
+from .stopped import Stopped, value_of
 
 __all__ = ["Collection", "Stopped", "document_at", "pins_of", "value_of"]
 
@@ -28,20 +30,6 @@ async def document_at(ledger: Ledger, key: StoreKey, revision: Revision) -> Outc
         return read
     document = read.unwrap()
     return Success(None) if document is None else read_document(key, document)
-
-
-class Stopped(Exception):
-    """The ledger does not answer; what was done so far stays done."""
-
-    def __init__(self, failure: Unavailable) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
-
-
-def value_of(outcome: Outcome[_T, Unavailable]) -> _T:
-    if isinstance(outcome, Failure):
-        raise Stopped(outcome.failure())
-    return outcome.unwrap()
 
 
 async def pins_of(ledger: Prunable) -> AsyncIterator[StoredPin]:
@@ -94,6 +82,7 @@ class Collection:
         self._policy = policy
         self._now_ms = now_ms
         self._dry_run = dry_run
+        self._forgetting = Forgetting(ledger)
         self._pinned = Pinned()
         self._horizon = 0
         self.forgotten: set[str] = set()
@@ -144,10 +133,14 @@ class Collection:
             rest = await self._trim(row)
             if rest is None:
                 continue
+            left = await self._forgetting.last_batch(row.id, row.fence)
+            if left is None:
+                continue
+            rest += len(left.writes)
             if batches and weight + rest > CUT_ROWS:
                 await self._commit_runs(batches)
                 batches, weight = [], 0
-            batches.append((row, await self._farewell(row)))
+            batches.append((row, left + await self._farewell(row)))
             weight += rest
         await self._commit_runs(batches)
 

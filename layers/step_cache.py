@@ -25,8 +25,8 @@ from ..services.journal_rows import CacheRows
 from ..services.ledger import Ledger
 from ..services.step_cache import StepCache
 from .cache_reading import heads_of, plain_verdict, recorded_among
-from .collection import Stopped, value_of
 from .layer import Layer, provides
+from .stopped import Stopped, value_of
 
 __all__ = ["LedgerStepCache", "NoopStepCache", "layer", "layer_noop", "layer_test"]
 

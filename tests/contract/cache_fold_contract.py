@@ -12,6 +12,7 @@ from stepwell.core.cache_fold import PROJECTION, candidates
 from stepwell.core.cache_verdict import Explanation, Verification
 from stepwell.core.journal_writes import EvictHead, SetHead
 from stepwell.core.provenance import CACHE_JOURNAL, Action
+from stepwell.core.retention import CUT_ROWS, SETTLING_MS
 from stepwell.core.step_cache import RecordedRef
 from stepwell.layers.cache_fold import LedgerCacheFold
 from stepwell.layers.step_cache import LedgerStepCache
@@ -150,8 +151,8 @@ class CacheFoldContract:
 
     async def test_f21_another_result_is_recorded_once_and_not_admitted(self, world: World) -> None:
         first = await world.put("k", "run-1")
-        for _ in range(2):
-            second = await world.put("k", "run-2", result="another")
+        second = await world.put("k", "run-2", result="another")
+        assert await world.put("k", "run-2", result="another") == second
         assert await world.is_recorded(second)
         assert await world.said("run-2") == [("recorded", "k", None)]
         _ = await world.rebuilt()
@@ -324,6 +325,85 @@ class CacheFoldContract:
             Explanation("l", "unproven", between),
             Explanation("m", "restored", after),
         )
+
+    # --- retention ----------------------------------------------------------------------
+
+    async def test_f28_a_run_that_is_forgotten_takes_its_heads_along_and_that_is_said(self, world: World) -> None:
+        await world.run("a")
+        ref, kept = await world.put("k", "a"), await world.put("l", "b")
+        await world.clock.advance(SETTLING_MS)
+        before = await world.everything()
+        assert await world.collected(dry_run=True) == 1
+        assert await world.everything() == before
+        assert await world.collected() == 1
+        assert await world.said() == [("removed", "k", "retention")]
+        assert await world.entries("a") == ()
+        assert not await world.is_recorded(ref)
+        assert await world.heads() == {"l": kept}
+        rebuilt = await world.rebuilt()
+        assert rebuilt.keys == (Explanation("k", "removed", ref), Explanation("l", "restored", kept))
+        assert rebuilt.keys[0].reason == "retention"
+        assert counts(rebuilt) == {"runs": 1, "admitted": 1, "retired": 1, "heads": 1}
+
+    async def test_what_a_forgotten_run_said_of_rows_of_others_is_said_again(self, world: World) -> None:
+        await world.run("a")
+        await world.run("c")
+        stale, carried = await world.put("k", "b", 1), await world.put("l", "b", 2)
+        gone = await world.put("m", "c", 3)
+        await world.say("a", "expired", carried)
+        await world.tell("a", {}, "another")
+        await world.compact("a", 1)
+        await self.retire(world, "a", "stale_read_set", stale)
+        await world.say("a", "replay_failed", gone, "host")
+        await world.clock.advance(SETTLING_MS)
+        assert await world.collected() == 2
+        said = [each for each in await world.said() if each[2] != "retention"]
+        assert {("stale_read_set", "k", None), ("expired", "l", None)} <= set(said)
+        assert await world.verdicts() == {"k": "retired", "l": "retired", "m": "retired"}
+
+    async def test_a_run_with_many_rows_goes_a_batch_at_a_time(self, world: World) -> None:
+        await world.run("a")
+        rows = [good(world.cache.recording(f"k{number}", "a", b"1", {})).writes[0] for number in range(CUT_ROWS + 50)]
+        _ = await world.commit(*rows)
+        other = await world.put("other", "b")
+        await world.clock.advance(SETTLING_MS)
+        assert await world.collected() == 1
+        assert await world.heads() == {"other": other}
+        assert len(await world.said()) == CUT_ROWS + 50
+        assert set((await world.verdicts()).values()) == {"removed", "restored"}
+
+    async def test_a_run_whose_journal_was_compacted_meanwhile_goes_the_next_time(self, world: World) -> None:
+        await world.run("a")
+        _ = await world.put("k", "a")
+
+        async def rival() -> AsyncGenerator[None, None]:
+            await world.compact("a", 1)
+            yield
+
+        await world.clock.advance(SETTLING_MS)
+        assert await world.collected(Between(world.ledger, rival)) == 0
+        assert await world.collected() == 1
+        assert await world.heads() == {}
+
+    async def test_a_journal_with_a_gap_stays_with_its_rows(self, world: World) -> None:
+        await world.run("a")
+        ref = await world.put("k", "a")
+        await world.tell("a", {}, "another")
+        await world.compact("a", 2, carries=False)
+        await world.clock.advance(SETTLING_MS)
+        assert await world.collected() == 1
+        assert await world.is_recorded(ref)
+        assert await world.verdicts() == {"k": "unproven"}
+
+    async def test_a_number_of_a_forgotten_run_is_not_given_again(self, world: World) -> None:
+        await world.run("a")
+        first = good(world.cache.recording("k", "a", b"1", {}))
+        (before,) = (await world.commit(*first.writes)).recorded
+        await world.clock.advance(SETTLING_MS)
+        assert await world.collected() == 1
+        (after,) = (await world.commit(*first.writes)).recorded
+        assert after.ref.recorded_event_seq > before.ref.recorded_event_seq
+        assert await world.verdicts() == {"k": "restored"}
 
     # --- explaining and comparing ---------------------------------------------------------
 

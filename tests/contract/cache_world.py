@@ -11,8 +11,8 @@ from typing import Literal, Protocol, TypeAlias, TypeVar, cast
 import apsw
 import msgspec
 
-from stepwell import Failure, Ledger, ManualClock, Outcome, Success, Unavailable, build, get
-from stepwell.core.batch import Batch, Committed, Write
+from stepwell import Failure, Ledger, ManualClock, Outcome, StoreKey, Success, Unavailable, build, get
+from stepwell.core.batch import Batch, Committed, InsertRun, Write
 from stepwell.core.cache_fold import EVENT_TYPE
 from stepwell.core.cache_verdict import Rebuilt
 from stepwell.core.entry import EntryRow, NewEntry, RewindRow
@@ -20,13 +20,16 @@ from stepwell.core.journal import Entry, Source
 from stepwell.core.journal_writes import Append, CompactJournal, RewindJournal, SetHead, WriteCheckpoint
 from stepwell.core.provenance import CACHE_JOURNAL, Action, Found, provenance_entry, read_carried, write_carried
 from stepwell.core.recorded_row import HeadRow, StoredRow
+from stepwell.core.retention import Retention
+from stepwell.core.run import RunRow
 from stepwell.core.step_cache import CacheEntry, RecordedRef
 from stepwell.layers import clock
 from stepwell.layers import ledger as ledgers
 from stepwell.layers.cache_fold import LedgerCacheFold
+from stepwell.layers.revisions import LedgerRevisions
 from stepwell.layers.step_cache import LedgerStepCache
 from stepwell.services.journal_rows import CacheRows, CheckpointRow, EntryPage, JournalRow, JournalRows, SourceRow
-from stepwell.services.ledger import Verdict
+from stepwell.services.ledger import PinPage, Prunable, RunWeight, SignalPage, Verdict
 
 from .ledger_double import LedgerDouble
 
@@ -38,12 +41,12 @@ HOSTS: tuple[Host, ...] = ("memory", "sqlite")
 NOW_MS = 10_000
 
 
-class Rows(Ledger, CacheRows, JournalRows, Protocol):
-    """A ledger that keeps journals and a step cache."""
+class Rows(Ledger, CacheRows, JournalRows, Prunable, Protocol):
+    """A ledger that keeps journals and a step cache, and from which history can be removed."""
 
 
 class RowsDouble(LedgerDouble):
-    """Hands every call on; a test replaces single ones."""
+    """Hands every call on, also those of a `Prunable`; a test replaces single ones."""
 
     def __init__(self, real: Rows) -> None:
         super().__init__(real)
@@ -104,6 +107,28 @@ class RowsDouble(LedgerDouble):
     async def are_recorded(self, refs: Sequence[RecordedRef]) -> Outcome[frozenset[RecordedRef], Unavailable]:
         return await self.rows.are_recorded(refs)
 
+    async def histories(
+        self, *, after: StoreKey | None = None, limit: int = 100
+    ) -> Outcome[tuple[StoreKey, ...], Unavailable]:
+        return await self.rows.histories(after=after, limit=limit)
+
+    async def pins(
+        self, *, after: tuple[str | int, ...] | None = None, limit: int = 1000
+    ) -> Outcome[PinPage, Unavailable]:
+        return await self.rows.pins(after=after, limit=limit)
+
+    async def run_weight(self, run_id: str) -> Outcome[RunWeight, Unavailable]:
+        return await self.rows.run_weight(run_id)
+
+    async def last_change(self) -> Outcome[int, Unavailable]:
+        return await self.rows.last_change()
+
+    async def stale_signals(self, *, after: int = 0, limit: int = 1000) -> Outcome[SignalPage, Unavailable]:
+        return await self.rows.stale_signals(after=after, limit=limit)
+
+    async def settle(self) -> Outcome[None, Unavailable]:
+        return await self.rows.settle()
+
 
 BROKEN = Unavailable("the cable was pulled out", "no")
 
@@ -155,6 +180,10 @@ class Between(RowsDouble):
         if batch.expects:
             await anext(self._rival, None)
         return await super().commit(batch)
+
+    async def commit_all(self, batches: Sequence[Batch]) -> tuple[Verdict, ...]:
+        await anext(self._rival, None)
+        return await super().commit_all(batches)
 
 
 # --- the world ----------------------------------------------------------------
@@ -219,6 +248,17 @@ class World:
         assert journal is not None
         gone = [entry for entry in await self.entries(run) if goes(entry)]
         return write_carried(Found.of(gone, read_carried(journal.carried)).carried())
+
+    async def run(self, id: str) -> None:
+        """A run that has ended."""
+        now_ms = self.clock.now_ms()
+        ended = RunRow(id=id, workflow="w", state="completed", created_at_ms=now_ms, updated_at_ms=now_ms)
+        _ = await self.commit(InsertRun(ended))
+
+    async def collected(self, ledger: Rows | None = None, *, dry_run: bool = False) -> int:
+        """Forget the runs that have ended: how many were."""
+        revisions = LedgerRevisions(ledger or self.ledger, self.clock)
+        return good(await revisions.collect(Retention(keep_ended_runs_ms=0), dry_run=dry_run)).runs
 
     async def set_head(self, ref: RecordedRef | str) -> None:
         """Put a row in force, or none for a key, so that no journal says so: as raw SQL would."""
