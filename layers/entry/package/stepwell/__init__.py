@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stepwell.core.journal import Entry, Projection, Source
     from stepwell.core.model import (
         Conflict,
         Contended,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     )
     from stepwell.core.outcome import Failure, Outcome, Success
     from stepwell.core.retry import Retry
-    from stepwell.core.step_cache import RecordedRef
     from stepwell.layers.app import Services
     from stepwell.layers.entry.open import App, open, open_blocking
     from stepwell.layers.entry.portal import BlockingApp
@@ -50,16 +48,45 @@ if TYPE_CHECKING:
         provides,
     )
     from stepwell.services.artifacts import ArtifactCorruption, ArtifactMissing, Artifacts
+    from stepwell.services.cache_fold import CacheFold, Explanation, Rebuilt, Verification
     from stepwell.services.clock import Clock, ManualClock
     from stepwell.services.effect_dispatcher import Effect, EffectDispatcher
     from stepwell.services.engine import Engine, RunCancelled, RunFailed, RunHandle, RunMismatch, RunNotFound, RunStatus
     from stepwell.services.ids import Ids
+    from stepwell.services.inconsistency import Inconsistency
+    from stepwell.services.journal import (
+        Appended,
+        Checkpoint,
+        Compacted,
+        Entry,
+        IdempotencyConflict,
+        InvalidCheckpoint,
+        InvalidEvent,
+        Journal,
+        JournalError,
+        Owner,
+        Page,
+        Projection,
+        Source,
+        Tampered,
+        Verified,
+    )
     from stepwell.services.ledger import AlreadyApplied, Committed, Fenced, Ledger
     from stepwell.services.revisions import Absent, Changed, Collected, Difference, Purged, Retention, Revisions
     from stepwell.services.run import Run
     from stepwell.services.run_store import RunStore
     from stepwell.services.signal import InvalidSignal, RunEnded
     from stepwell.services.step import DuplicateKey, NotReplaySafe, StepContext, StepFailed, Suspended, current_step
+    from stepwell.services.step_cache import (
+        CacheConflict,
+        CacheEntry,
+        CacheMiss,
+        ExistingSame,
+        Inserted,
+        InvalidEntry,
+        RecordedRef,
+        StepCache,
+    )
     from stepwell.services.step_sandbox import (
         Accepted,
         BodyFailed,
@@ -95,18 +122,25 @@ __all__ = [
     "AlreadyApplied",
     "AnyWorkflow",
     "App",
+    "Appended",
     "ArtifactCorruption",
     "ArtifactMissing",
     "Artifacts",
     "BlockingApp",
     "BodyFailed",
     "Boundary",
+    "CacheConflict",
+    "CacheEntry",
+    "CacheFold",
+    "CacheMiss",
     "Changed",
+    "Checkpoint",
     "Clock",
     "Collected",
     "Command",
     "CommandOutput",
     "Committed",
+    "Compacted",
     "Conflict",
     "Contended",
     "Cycle",
@@ -118,14 +152,24 @@ __all__ = [
     "Engine",
     "Entry",
     "Env",
+    "ExistingSame",
+    "Explanation",
     "Failed",
     "Failure",
     "Fenced",
     "FileChange",
+    "IdempotencyConflict",
     "Ids",
+    "Inconsistency",
+    "Inserted",
+    "InvalidCheckpoint",
+    "InvalidEntry",
+    "InvalidEvent",
     "InvalidSignal",
     "InvalidState",
     "Issue",
+    "Journal",
+    "JournalError",
     "Layer",
     "LayerError",
     "Ledger",
@@ -137,8 +181,11 @@ __all__ = [
     "MissingOutput",
     "NotReplaySafe",
     "Outcome",
+    "Owner",
+    "Page",
     "Projection",
     "Purged",
+    "Rebuilt",
     "ReceiptMismatch",
     "RecordedError",
     "RecordedRef",
@@ -160,6 +207,7 @@ __all__ = [
     "Services",
     "Snapshot",
     "Source",
+    "StepCache",
     "StepContext",
     "StepFailed",
     "StepId",
@@ -173,6 +221,7 @@ __all__ = [
     "SurvivingRemoval",
     "Suspended",
     "Taken",
+    "Tampered",
     "TimedOut",
     "TooLarge",
     "Unavailable",
@@ -181,6 +230,8 @@ __all__ = [
     "Unmatched",
     "UnsupportedBoundary",
     "Updated",
+    "Verification",
+    "Verified",
     "Violations",
     "Waiter",
     "Waiters",
@@ -205,29 +256,36 @@ __all__ = [
 ]
 
 _NAMES = {
-    "core.journal": "Entry Projection Source",
     "core.model": (
         "Conflict Contended Deleted InvalidState Issue ReceiptMismatch RecordedError Replace Revision "
         "Snapshot StepId StoreKey StoreNotFound Taken TimedOut TooLarge Unavailable Unmatched Updated"
     ),
     "core.outcome": "Failure Outcome Success",
     "core.retry": "Retry",
-    "core.step_cache": "RecordedRef",
     "layers.app": "Services",
     "layers.entry.open": "App open open_blocking",
     "layers.entry.portal": "BlockingApp",
     "layers.layer": "Cycle Env Failed Layer LayerError Missing build fresh get provide provides",
     "services.artifacts": "ArtifactCorruption ArtifactMissing Artifacts",
+    "services.cache_fold": "CacheFold Explanation Rebuilt Verification",
     "services.clock": "Clock ManualClock",
     "services.effect_dispatcher": "Effect EffectDispatcher",
     "services.engine": "Engine RunCancelled RunFailed RunHandle RunMismatch RunNotFound RunStatus",
     "services.ids": "Ids",
+    "services.inconsistency": "Inconsistency",
+    "services.journal": (
+        "Appended Checkpoint Compacted Entry IdempotencyConflict InvalidCheckpoint InvalidEvent Journal JournalError "
+        "Owner Page Projection Source Tampered Verified"
+    ),
     "services.ledger": "AlreadyApplied Committed Fenced Ledger",
     "services.revisions": "Absent Changed Collected Difference Purged Retention Revisions",
     "services.run": "Run",
     "services.run_store": "RunStore",
     "services.signal": "InvalidSignal RunEnded",
     "services.step": "DuplicateKey NotReplaySafe StepContext StepFailed Suspended current_step",
+    "services.step_cache": (
+        "CacheConflict CacheEntry CacheMiss ExistingSame Inserted InvalidEntry RecordedRef StepCache"
+    ),
     "services.step_sandbox": (
         "Accepted BodyFailed Boundary Command CommandOutput FileChange LimitExceeded MaterializationConflict "
         "Materialized MissingOutput StepSandbox SurvivingRemoval UndeclaredRead UndeclaredWrite "
