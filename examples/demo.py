@@ -6,10 +6,12 @@ The director, this process, is a client: it starts runs and looks on. A worker (
 drives them, and another process, the reviewer, gives the verdicts, for which the runs wait on one board that all write
 to. The worker is killed with SIGKILL when between 30 % and 70 % of the steps are done; the log of executions then shows
 whether a step that was finished ran again, and the log of looks whether a write to the board woke a run that had not
-read what was written. At last a command counts the files in a sandbox, where there is bubblewrap, and another one is
-refused what it had not declared. What is exited with: 0 if all is as it must be; 1 if a finished step ran twice, a run
-was woken for nothing, the kill missed, a run did not complete, or the sandbox did not hold; 130 after Ctrl-C. Another
-demo finds the finished runs; a file that was changed since gets a new one.
+read what was written. Then a command counts the files in a sandbox, where there is bubblewrap, and another one is
+refused what it had not declared. At last cached steps count the words of some files three times: the second time
+nothing is executed, and after a change of one file only what rests on it. What is exited with: 0 if all is as it must
+be; 1 if a finished step ran twice, a run was woken for nothing, the kill missed, a run did not complete, the sandbox
+did not hold, or a cached step was executed that need not be; 130 after Ctrl-C. Another demo finds the finished runs; a
+file that was changed since gets a new one.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from director.progress import LedgerUnavailable, Progress
 from director.proof import Evidence, Proof, StepName
 from director.screen import Picture, Screen
 from review.board import BOARD, Entry
+from review.counts import FOLDER as CACHED
+from review.counts import Counted, count_thrice
 from review.files import Ordered, select
 from review.report import html, markdown
 from review.sizes import FOLDER, NotShown, Sizing, count_sizes
@@ -197,6 +201,15 @@ def tell_sizing(sizing: Sizing, screen: Screen) -> None:
     screen.tell("another one was refused", f"{', '.join(sizing.refused)}; it had not declared to read that")
 
 
+def tell_counted(counted: Counted, screen: Screen) -> None:
+    first, again, changed = counted.first, counted.again, counted.changed
+    screen.tell("cached steps executed", f"{first.executed}, each in a workspace of its own")
+    screen.tell(
+        "the same once more", f"{again.found} of {first.executed} found in the cache, {again.executed} executed"
+    )
+    screen.tell(f"with {counted.path} changed", f"{changed.executed} executed, {changed.found} found in the cache")
+
+
 def in_words(counts: Counter[str]) -> str:
     return ", ".join(f"{what}: {count}" for what, count in sorted(counts.items())) or "none"
 
@@ -237,6 +250,9 @@ async def demo(options: Options, console: Console) -> int:
     sizing = await count_sizes([one.job for one in ordered], options.out)
     tell_sizing(sizing, screen)
     problems += [] if isinstance(sizing, NotShown) else sizing.problems
+    counted = await count_thrice([one.job for one in ordered], options.out)
+    tell_counted(counted, screen)
+    problems += counted.problems
     for problem in problems:
         console.print(f"wrong: {problem}", style="bold red", markup=False, soft_wrap=True)
     return 1 if problems else 0
@@ -259,7 +275,8 @@ def forget(options: Options) -> None:
     for pattern in ("review.db*", EXECUTIONS, LOOKS, "report.*", "worker.log", "reviewer.log"):
         for path in options.out.glob(pattern):
             path.unlink()
-    shutil.rmtree(options.out / FOLDER, ignore_errors=True)
+    for folder in (FOLDER, CACHED):
+        shutil.rmtree(options.out / folder, ignore_errors=True)
 
 
 async def interruptible(options: Options, console: Console) -> int:
