@@ -134,7 +134,7 @@ def _after_rewinds(known: dict[int, bytes], first: int, last: int, rewinds: Sequ
 
 def _content(row: EntryRow) -> object:
     source = None if row.source is None else (row.source.id, row.source.seq)
-    return (row.run_id, row.seq, row.at_ms, row.event_type, row.payload, row.meta, row.spilled, source)
+    return (row.run_id, row.seq, row.at_ms, row.event_type, row.payload, row.meta, row.spilled, source, row.no)
 
 
 def _hash(previous: bytes, content: object) -> bytes:

@@ -28,8 +28,19 @@ from .engine_child import LATE_S, RUN, STEPS, Order, boards, is_once
 RARE = (CommitPoint.AFTER_STORES, CommitPoint.AFTER_LOG, CommitPoint.AFTER_RECEIPTS)
 """Points that not every commit of the workflow passes."""
 
-ELSEWHERE = (CommitPoint.AFTER_BASES, CommitPoint.AFTER_WAITERS, CommitPoint.AFTER_SIGNALS)
-"""Points that the workflow does not pass: its state is small, and it waits for nothing; see `test_wait_crash.py`."""
+ELSEWHERE = (
+    CommitPoint.AFTER_BASES,
+    CommitPoint.AFTER_WAITERS,
+    CommitPoint.AFTER_SIGNALS,
+    CommitPoint.AFTER_JOURNALS,
+    CommitPoint.AFTER_ENTRIES,
+    CommitPoint.AFTER_SOURCES,
+    CommitPoint.AFTER_CHECKPOINTS,
+    CommitPoint.AFTER_RECORDED,
+    CommitPoint.AFTER_HEADS,
+)
+"""Points that the workflow does not pass: its state is small, it waits for nothing (see `test_wait_crash.py`), and it
+has no journal and no step cache (see `test_kill.py`)."""
 
 POINTS = [point for point in CommitPoint if point not in ELSEWHERE]
 

@@ -194,6 +194,12 @@ UNUSED = (
     CommitPoint.AFTER_RECEIPTS,
     CommitPoint.AFTER_RUNS,
     CommitPoint.AFTER_STEPS,
+    CommitPoint.AFTER_JOURNALS,
+    CommitPoint.AFTER_ENTRIES,
+    CommitPoint.AFTER_SOURCES,
+    CommitPoint.AFTER_CHECKPOINTS,
+    CommitPoint.AFTER_RECORDED,
+    CommitPoint.AFTER_HEADS,
     CommitPoint.AFTER_WAITERS,
     CommitPoint.AFTER_SIGNALS,
 )

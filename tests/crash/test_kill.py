@@ -21,9 +21,11 @@ from stepwell.layers.layer import build, get
 from stepwell.layers.sql.connection import Connection
 from stepwell.layers.sql.writer import CommitPoint
 from stepwell.services.clock import ManualClock
+from stepwell.services.journal_rows import CacheRows, JournalRows
 from stepwell.services.ledger import Ledger
 
-from .victim import BOARD, FIRST, TOGETHER, Order, as_line, waiter_of
+from ..contract.ledger_journal_batches import check_chain
+from .victim import BOARD, ENTRIES_A_GROUP, FIRST, TOGETHER, Order, as_line, aside_of, waiter_of
 
 KILLS_A_POINT = 200 if os.environ.get("STEPWELL_SOAK") else 20
 """In each place where a process may end; half of them on a writer thread, half inline."""
@@ -111,6 +113,7 @@ async def check(path: Path, diaries: dict[str, Path]) -> dict[str, int]:
             left = [tip.key.id for tip in (await ledger.stores("notes")).unwrap() if tip.key.id.startswith(run)]
             assert left == [], "of the notes that a group makes and deletes one was left"
             await check_waiting(ledger, run, groups=len(numbers) // TOGETHER)
+            await check_journals(ledger, run, groups=len(numbers) // TOGETHER)
     assert sum(map(len, applied.values())) == len(patches)
     return {run: len(numbers) for run, numbers in applied.items()}
 
@@ -126,6 +129,30 @@ async def check_waiting(ledger: Ledger, run: str, groups: int) -> None:
     owed = {row.due_no for row in waiters} | {signal.no for signal in signals}
     assert {wake.no for wake in wakes} == owed
     assert len(wakes) == len(owed), "a number was given twice"
+
+
+async def check_journals(ledger: Ledger, run: str, groups: int) -> None:
+    """Entries, sources, checkpoints, rewinds, recorded rows and heads are there together or not at all."""
+    assert isinstance(ledger, JournalRows)
+    assert isinstance(ledger, CacheRows)
+    first, applied = ENTRIES_A_GROUP * (groups - 1), groups * TOGETHER
+    page = (await ledger.entries(run)).unwrap()
+    keys = [f"{run}-{group:06d}" for group in range(groups)]
+    recorded = (await ledger.recorded_of(run)).unwrap()
+    assert [ref.key_digest for ref in recorded] == keys
+    assert {row.ref for row in (await ledger.heads()).unwrap() if row.ref.recorded_run_id == run} == set(recorded)
+    sources = [row.source.seq for row in (await ledger.sources(run, limit=1_000_000)).unwrap() if row.source.id == run]
+    assert sources == list(range(1, applied + 1))
+    if groups:
+        assert page.floor == first
+        assert [entry.seq for entry in page.entries] == list(range(first, first + ENTRIES_A_GROUP))
+        assert [row.seq for row in (await ledger.checkpoints(run)).unwrap()] == [first]
+        assert [entry.seq for entry in (await ledger.entries(aside_of(run))).unwrap().entries] == [
+            2 * group for group in range(groups)
+        ]
+        assert len((await ledger.rewinds(aside_of(run))).unwrap()) == groups
+        await check_chain(ledger, run)
+        await check_chain(ledger, aside_of(run))
 
 
 def check_tables(path: Path) -> None:

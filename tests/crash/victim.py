@@ -36,8 +36,12 @@ from stepwell.core.batch import (
     WriteReceipt,
     WriteStep,
 )
+from stepwell.core.entry import NewEntry
+from stepwell.core.journal import Source
+from stepwell.core.journal_writes import Append, CompactJournal, RecordRow, RewindJournal, WriteCheckpoint
 from stepwell.core.model import Revision, StepId, StoreKey
 from stepwell.core.outcome import Success
+from stepwell.core.recorded_row import RecordedRow
 from stepwell.core.run import RunRow
 from stepwell.core.signal import SignalRow
 from stepwell.core.step import Pin, StepRow
@@ -53,6 +57,9 @@ BOARD = StoreKey("boards", "shared")
 FIRST = Revision("instance-1", 0)
 TOGETHER = 3
 """How many operations are submitted at once: they are committed in one group."""
+
+ENTRIES_A_GROUP = TOGETHER + 2
+"""Two more than operations, since the row that is recorded is journalled too."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,11 @@ def made(version: int) -> Revision:
     return Revision(FIRST.instance_id, version)
 
 
+def aside_of(run: str) -> str:
+    """The journal of which every second entry is taken back."""
+    return f"{run} aside"
+
+
 def waiter_of(run: str, group: int) -> StepId:
     """The waiter that a group registers with its first operation, and makes due with its second."""
     return StepId(run, f"wait-{group:06d}")
@@ -80,7 +92,9 @@ def waiter_of(run: str, group: int) -> StepId:
 def operation(run: str, number: int, version: int) -> Batch:
     """The operation `number` of a run: a patch that makes `version` of the board, and a row of every other kind.
 
-    The waiter of the group before is removed as that of this one is registered.
+    The waiter of the group before is removed as that of this one is registered. A group appends five entries to the
+    run's journal, two of them on the row that it records, and compacts that to the first of them; and two entries to
+    another journal, the second of which it takes back.
     """
     step, revision = StepId(run, f"step-{number:06d}"), made(version)
     row = StepRow(
@@ -105,6 +119,14 @@ def operation(run: str, number: int, version: int) -> Batch:
         writes.append(RegisterWaiter(Waiter(BOARD, waiter_of(run, group), revision, ((run,),))))
         writes.append(RemoveWaiter(BOARD, waiter_of(run, group - 1)))
         writes.append(SendSignal(SignalRow(run, "group", b"%d" % group, f"group-{group}")))
+    writes.append(Append(run, (NewEntry("victim", b"%d" % number, Source(run, number), b"%d" % number),)))
+    if place == 0:
+        writes.append(RecordRow(RecordedRow(f"{run}-{group:06d}", run, None, b"%d" % number, b"{}", number)))
+        writes.append(Append(aside_of(run), (NewEntry("kept", b"%d" % group), NewEntry("taken back", b"%d" % group))))
+    if place == 2:
+        first = ENTRIES_A_GROUP * group
+        writes += [WriteCheckpoint(run, first, b"%d" % group), CompactJournal(run, first, b"%d" % group)]
+        writes.append(RewindJournal(aside_of(run), 2 * group, b"%d" % group))
     aside = StoreKey("notes", f"{run}-{number // TOGETHER}")
     if number % TOGETHER == 1:
         writes.append(CreateStore(aside, FIRST, b"{}"))
