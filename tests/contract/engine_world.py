@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from stepwell import (
     AnyWorkflow,
+    Artifacts,
     Clock,
     Engine,
     Failure,
@@ -26,6 +27,7 @@ from stepwell import (
     RunHandle,
     RunStatus,
     StepId,
+    StepSandbox,
     Store,
     StoreKey,
     TooLarge,
@@ -48,12 +50,14 @@ from stepwell.layers import ledger as ledgers
 from stepwell.layers import store as stores
 from stepwell.layers import wake_bus as wake_buses
 from stepwell.layers.delivery import Delivery
+from stepwell.layers.engine import EngineOptions
 from stepwell.layers.ids import CountedIds
 from stepwell.layers.ledger import MemoryLedger
 from stepwell.layers.waiters import LedgerWaiters
 from stepwell.services.engine import ResultFailure
 from stepwell.services.journal import Journal
 from stepwell.services.ledger import Verdict
+from stepwell.services.step_cache import StepCache
 
 from .ledger_double import LedgerDouble
 from .store_world import failure, given_clock, given_ids, given_ledger, success
@@ -64,6 +68,7 @@ __all__ = ["NOW_MS", "Around", "EngineWorld", "Host", "Opened", "Refusing", "end
 _R = TypeVar("_R")
 
 Host: TypeAlias = Literal["memory", "sqlite"]
+Steps: TypeAlias = Artifacts | StepCache | StepSandbox
 Around: TypeAlias = Callable[[Ledger], Ledger]
 
 NOW_MS = 1_700_000_000_000
@@ -168,11 +173,14 @@ class EngineWorld:
         silent: bool = False,
         bus: Layer[WakeBus, WakeBus] | None = None,
         plain: bool = False,
+        steps: Layer[Steps, Steps] | None = None,
+        options: EngineOptions | None = None,
     ) -> AsyncGenerator[Opened]:
         """An engine for the time of the block. `around` comes between it and the ledger; `store` replaces the store.
 
         It polls as `poll` says; `silent`: its wake bus never wakes, unless `bus` is another one; `plain`: its waiters
-        cannot join. At the end of the block the journals of all runs tell what their rows say.
+        cannot join. `steps` is what cached steps need, of which there is nothing by default. At the end of the block
+        the journals of all runs tell what their rows say.
         """
         clocks = given_clock(clock or self.clock)
         async with build(self._ledger(clocks) | journals.layer_test()) as built:
@@ -183,8 +191,9 @@ class EngineWorld:
             base = given_ledger(ledger) | clocks | given_ids(self.ids) | hints
             waiting = plain_waiters if plain else waiters.layer_test(poll=poll)
             absent = artifacts.layer_noop() | step_cache.layer_noop() | step_sandbox.layer_noop()
-            services = base | stores.layer_test(poll=poll) | waiting | told | absent
-            whole = services | engines.layer_test(workflows, drive, poll=poll)
+            services = base | stores.layer_test(poll=poll) | waiting | told | (steps or absent)
+            told_engine: EngineOptions = {**(options or {}), "poll": poll}
+            whole = services | engines.layer_test(workflows, drive, **told_engine)
             async with build(whole if store is None else whole.override(store)) as engine_built:
                 env = success(engine_built)
                 yield Opened(get(env, Engine), get(env, Store), ledger, self.clock)

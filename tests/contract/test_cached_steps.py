@@ -1,0 +1,30 @@
+"""Cached steps over the hosts: a ledger and files in memory, and a database with a folder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from stepwell.core.workspace_limits import WorkspaceLimits
+
+from .cached_world import CachedWorld
+from .engine_cached_contract import EngineCachedContract
+from .engine_world import EngineWorld
+from .sandbox_world import open_world
+
+SMALL = WorkspaceLimits(inline_bytes=64, inline_total=256)
+"""So that a file of a hundred bytes is an artifact."""
+
+
+@pytest.fixture(params=["memory", "sqlite-folder"])
+async def cached(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[CachedWorld]:
+    in_memory = request.param == "memory"
+    engines = EngineWorld("memory" if in_memory else "sqlite", tmp_path / "app.db")
+    async with open_world("memory" if in_memory else "folder", tmp_path / "work", limits=SMALL) as files:
+        yield CachedWorld(engines, files)
+
+
+class TestCachedSteps(EngineCachedContract):
+    pass
