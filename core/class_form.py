@@ -27,7 +27,7 @@ _PLACE: Final = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref
 _TOLD: Final = {
     *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
     *("__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__type_params__", "__classcell__"),
-    *("__dataclass_fields__", "__dataclass_params__", "__match_args__", "__slots__"),
+    *("__dataclass_fields__", "__dataclass_params__", "__slots__"),
 }
 _PASSED_OVER: Final = frozenset(_PLACE | _TOLD)
 """Entries that tell where a class was written, or what is told elsewhere in the form."""
@@ -47,6 +47,7 @@ def class_form(class_: type[object], reach: Reach) -> Form:
     form: list[Form] = ["class", class_.__qualname__, ["bases", *map(reach.class_, class_.__bases__)]]
     if type(class_) is not type:
         form.append(["made by", _metaclass(class_, reach)])
+    form += [type_form(each, "a base", reach) for each in vars(class_).get("__orig_bases__", ())]
     form += _annotations(class_, reach)
     if issubclass(class_, enum.Enum):
         form += _members(class_, reach)

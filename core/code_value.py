@@ -140,7 +140,7 @@ def _items(value: object, label: str, reach: Reach) -> Form:
     if is_tuple(value):
         return ["tuple", *(value_form(item, with_label, reach) for item in value)]
     if is_set(value) or is_frozenset(value):
-        return [type(value).__name__, *in_order(value_form(item, with_label, reach) for item in value)]
+        return [type(value).__name__, *in_order(value_form(item, with_label, reach) for item in list(value))]
     raise _refuse(value, label)
 
 
@@ -150,7 +150,7 @@ def _part(label: str) -> str:
 
 def _pairs(value: dict[object, object], label: str, reach: Reach) -> Iterator[Form]:
     """The members in their order, which code can tell."""
-    for key, item in value.items():
+    for key, item in list(value.items()):  # at one moment, whoever else changes it
         yield [value_form(key, label, reach), value_form(item, label, reach)]
 
 
@@ -279,12 +279,15 @@ def type_form(value: object, label: str, reach: Reach) -> Form:
         return ["annotated", type_form(arguments[0], label, reach), *extra]
     if origin is typing.Literal:
         return ["literal", *(value_form(each, label, reach) for each in arguments)]
-    if origin is not None:
+    if origin is not None and origin is not value:  # of `Generic` it is itself
         return ["type", type_form(origin, label, reach), *(type_form(each, label, reach) for each in arguments)]
     if is_class(value):
         return reach.class_(value)
     if isinstance(value, typing.TypeVar):
-        return ["variable", value.__name__, type_form(value.__bound__, label, reach)]
+        limits = (value.__bound__, *value.__constraints__)
+        return ["variable", value.__name__, *(type_form(each, label, reach) for each in limits)]
+    if type(value).__name__ == "TypeAliasType":  # from 3.12 on there are two of that name
+        return ["alias", *(type_form(attribute(value, name), label, reach) for name in ("__name__", "__value__"))]
     if isinstance(value, typing.NewType):
         return ["new", value.__name__, type_form(value.__supertype__, label, reach)]
     if value is Ellipsis or type(value).__module__ in _TYPING:

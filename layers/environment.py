@@ -1,6 +1,6 @@
 """Reads what steps run in: the interpreter, the machine, the installed packages, and the programs of commands.
 
-What is installed is looked at once in a process, when it is first asked for: it takes some tens of milliseconds. Code
+What is installed is looked at once in a process, when it is first asked for: it takes some tenths of a second. Code
 that was loaded stays what it was, so what is installed later does not count in this process.
 """
 

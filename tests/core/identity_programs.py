@@ -126,6 +126,14 @@ CHANGED = {
         "from datetime import date\nD = date(2026, 1, 1)\ndef step(): return D",
         "from datetime import date\nD = date(2026, 1, 2)\ndef step(): return D",
     ),
+    "an alias that has a name": (
+        "from typing_extensions import TypeAliasType\nA = TypeAliasType('A', list[int])\ndef step(): return A",
+        "from typing_extensions import TypeAliasType\nA = TypeAliasType('A', list[str])\ndef step(): return A",
+    ),
+    "the limits of a type variable": (
+        "from typing import *\nT = TypeVar('T', int, str)\ndef step(): return T",
+        "from typing import *\nT = TypeVar('T', int, bytes)\ndef step(): return T",
+    ),
     "an alias of a type": (
         "from pydantic import TypeAdapter\nA = list[int]\ndef step(): return TypeAdapter(A)",
         "from pydantic import TypeAdapter\nA = list[str]\ndef step(): return TypeAdapter(A)",
@@ -134,6 +142,7 @@ CHANGED = {
 """What two versions of a program differ in, and the two."""
 
 CLASS = "class C:\n {}\ndef step(): return C()"
+GENERIC = "from typing import *\nT = TypeVar('T')\nclass B(Generic[T]): pass\n"
 MODEL = "from pydantic import *\nfrom typing import *\nclass C(BaseModel):\n {}\ndef step(): return C()"
 DATACLASS = "from dataclasses import *\n@dataclass{}\nclass C:\n {}\ndef step(): return C()"
 ENUM = "from enum import *\nclass C(Enum):\n {}\ndef step(): return C.A"
@@ -171,6 +180,11 @@ CHANGED_CLASSES = {
     "the order of bases": (
         "class A: pass\nclass B: pass\nclass C(A, B): pass\ndef step(): return C()",
         "class A: pass\nclass B: pass\nclass C(B, A): pass\ndef step(): return C()",
+    ),
+    "what a pattern matches": (CLASS.format("__match_args__ = ('a',)"), CLASS.format("__match_args__ = ('b',)")),
+    "what a base is of": (
+        GENERIC + "class C(B[int]): pass\ndef step(): return C",
+        GENERIC + "class C(B[str]): pass\ndef step(): return C",
     ),
     "a metaclass": (
         "class M(type):\n def f(cls): return 1\nclass C(metaclass=M): pass\ndef step(): return C.f()",
