@@ -41,16 +41,13 @@ def find_problem(
     tree = outputs.tree()
     named = [entry.path for entry in outputs.entries] + list(outputs.removed)
     problems = (_path_problem(path, limits, portable) for path in named)
-    if problem := next(filter(None, problems), None):
-        return problem
-    return (
-        _undeclared(outputs, declaration)
-        or _contradiction(outputs, tree, named)
-        or _damaged(outputs)
-        or _exceeded(tree, reads, limits)
-        or _lacking(outputs, tree, declaration)
-        or _odd_tree(tree, declaration, reads, portable)
-    )
+    found: RecordProblem | None = next(filter(None, problems), None)
+    found = found or _undeclared(outputs, declaration)
+    found = found or _contradiction(outputs, tree, named)
+    found = found or _damaged(outputs)
+    found = found or _exceeded(tree, reads, limits)
+    found = found or _lacking(outputs, tree, declaration)
+    return found or _odd_tree(tree, declaration, reads, portable)
 
 
 def replay_changes(
