@@ -250,7 +250,7 @@ async def demo(options: Options, console: Console) -> int:
     sizing = await count_sizes([one.job for one in ordered], options.out)
     tell_sizing(sizing, screen)
     problems += [] if isinstance(sizing, NotShown) else sizing.problems
-    counted = await count_thrice([one.job for one in ordered], options.out)
+    counted = await count_thrice([one.job for one in ordered], options.out, plant=options.plant == "recount")
     tell_counted(counted, screen)
     problems += counted.problems
     for problem in problems:
@@ -293,7 +293,7 @@ def options_of(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--limit", type=int, default=60, help="how many files at most (default: 60)")
     parser.add_argument("--out", type=Path, default=HERE.parent / "demo-out", help="folder of the results")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier demos have done")
-    parser.add_argument("--plant", choices=("no-kill", "run-twice", "greedy"), help=argparse.SUPPRESS)
+    parser.add_argument("--plant", choices=("no-kill", "run-twice", "greedy", "recount"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if not given.dir.is_dir():
         parser.error(f"{given.dir} is not a folder")

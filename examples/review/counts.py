@@ -76,12 +76,14 @@ async def count(run: Run, paths: list[str]) -> int:
     return await run.cached_step("add up", add_up, boundary=Boundary(reads=("counts/**",), writes=("total.json",)))
 
 
-async def count_thrice(jobs: Sequence[Job], out: Path) -> Counted:
-    """The three runs, in a folder that is made anew."""
+async def count_thrice(jobs: Sequence[Job], out: Path, *, plant: bool = False) -> Counted:
+    """The three runs, in a folder that is made anew. `plant` is for tests: it changes a file before the second."""
     folder = out / FOLDER
     paths = await asyncio.to_thread(_copy, jobs[:FILES], folder)
     async with stepwell.open(folder / "cache.db", workflows=[count], workspace=folder) as app:
         first = await _round(app, paths, "first")
+        if plant:
+            await asyncio.to_thread(_change, folder / "files" / paths[-1])
         again = await _round(app, paths, "again")
         await asyncio.to_thread(_change, folder / "files" / paths[0])
         changed = await _round(app, paths, "changed")

@@ -25,6 +25,8 @@ from ...services.store import Store, StoreDefinition, StoreHandle
 from ...services.workflow import AnyWorkflow, WorkflowCall
 from .. import app as apps
 from ..app import Services
+from ..cache_metrics import CacheMetrics
+from ..engine import LedgerEngine
 from ..layer import Env, Failed, Layer, LayerError, build, get
 from .portal import BlockingApp, Portal
 
@@ -103,6 +105,12 @@ class App(Engine):
         return await self._engine.runs(
             state=state, workflow=workflow, limit=limit, after=after, newest_first=newest_first
         )
+
+    @property
+    def cache_metrics(self) -> CacheMetrics:
+        """How often cached steps that were driven here asked the step cache, and what came of it."""
+        engine = self._engine
+        return engine.cache_metrics if isinstance(engine, LedgerEngine) else CacheMetrics()
 
     def __repr__(self) -> str:
         return f"App({self._env!r})"

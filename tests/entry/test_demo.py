@@ -140,6 +140,19 @@ def test_looks_of_an_earlier_demo_show_what_was_found_and_nothing_else() -> None
     assert judged.stdout == "3 9 3 1 ('b',) ('c',)\n"
 
 
+def test_cached_steps_are_executed_where_something_has_changed_and_nowhere_else(played: Played) -> None:
+    steps = len(REVIEWED) + 1
+    assert f"cached steps executed  {steps}, each in a workspace of its own\n" in played.text
+    assert f"the same once more  {steps} of {steps} found in the cache, 0 executed\n" in played.text
+    assert re.search(rf"with \S+ changed  2 executed, {steps - 2} found in the cache\n", played.text)
+
+
+def test_a_cached_step_that_was_executed_for_nothing_is_reported(tmp_path: Path) -> None:
+    ended = play(make_tree(tmp_path), tmp_path / "out", "--plant", "recount")
+    assert ended.code == 1
+    assert "wrong: the second run over counted files executed 2 steps" in ended.text
+
+
 @needs_bwrap
 def test_a_command_counts_the_files_in_a_sandbox_and_another_one_is_refused(played: Played) -> None:
     assert f"sandboxed command read  {len(REVIEWED)} files, " in played.text
