@@ -7,7 +7,7 @@ the workspace, its names can stand beside each other, nothing is beyond a limit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from .boundary import Declaration
@@ -40,14 +40,16 @@ def find_problem(
     """Why a record may not be replayed, if so; nothing of it is to be written then."""
     tree = outputs.tree()
     named = [entry.path for entry in outputs.entries] + list(outputs.removed)
-    problems = (_path_problem(path, limits, portable) for path in named)
-    found: RecordProblem | None = next(filter(None, problems), None)
-    found = found or _undeclared(outputs, declaration)
-    found = found or _contradiction(outputs, tree, named)
-    found = found or _damaged(outputs)
-    found = found or _exceeded(tree, reads, limits)
-    found = found or _lacking(outputs, tree, declaration)
-    return found or _odd_tree(tree, declaration, reads, portable)
+    checks: tuple[Callable[[], RecordProblem | None], ...] = (
+        lambda: next(filter(None, (_path_problem(path, limits, portable) for path in named)), None),
+        lambda: _undeclared(outputs, declaration),
+        lambda: _contradiction(outputs, tree, named),
+        lambda: _damaged(outputs),
+        lambda: _exceeded(tree, reads, limits),
+        lambda: _lacking(outputs, tree, declaration),
+        lambda: _odd_tree(tree, declaration, reads, portable),
+    )
+    return next(filter(None, (check() for check in checks)), None)  # the later ones rest on the ones before
 
 
 def replay_changes(
