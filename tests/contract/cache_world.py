@@ -24,10 +24,14 @@ from stepwell.core.retention import Retention
 from stepwell.core.run import RunRow
 from stepwell.core.step_cache import CacheEntry, RecordedRef
 from stepwell.layers import clock
+from stepwell.layers import journal as journals
 from stepwell.layers import ledger as ledgers
 from stepwell.layers.cache_fold import LedgerCacheFold
+from stepwell.layers.journal import Compaction
 from stepwell.layers.revisions import LedgerRevisions
+from stepwell.layers.sql.opening import Durability
 from stepwell.layers.step_cache import LedgerStepCache
+from stepwell.services.journal import Journal
 from stepwell.services.journal_rows import CacheRows, CheckpointRow, EntryPage, JournalRow, JournalRows, SourceRow
 from stepwell.services.ledger import PinPage, Prunable, RunWeight, SignalPage, Verdict
 
@@ -207,6 +211,7 @@ class World:
     host: Host
     ledger: Rows
     clock: ManualClock
+    journal: Journal
     path: Path | None = None
     cache: LedgerStepCache = field(init=False)
     fold: LedgerCacheFold = field(init=False)
@@ -323,11 +328,15 @@ def counts(rebuilt: Rebuilt) -> dict[str, int]:
 
 
 @asynccontextmanager
-async def opened(host: Host, path: Path) -> AsyncGenerator[World, None]:
-    ledger = ledgers.layer_test() if host == "memory" else ledgers.layer(path)
+async def opened(
+    host: Host, path: Path, compaction: Compaction | None = None, *, durability: Durability = "full"
+) -> AsyncGenerator[World, None]:
+    ledger = ledgers.layer_test() if host == "memory" else ledgers.layer(path, durability)
     manual = ManualClock(NOW_MS)
-    async with build(ledger | clock.layer_test(manual)) as built:
-        kept = get(built.unwrap(), Ledger)
+    journal = journals.layer(compaction=compaction)
+    async with build(ledger | clock.layer_test(manual) | journal) as built:
+        env = built.unwrap()
+        kept = get(env, Ledger)
         assert isinstance(kept, CacheRows)
         assert isinstance(kept, JournalRows)
-        yield World(host, cast(Rows, kept), manual, None if host == "memory" else path)
+        yield World(host, cast(Rows, kept), manual, get(env, Journal), None if host == "memory" else path)
