@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
+from ...core.environment import Environment
 from ...core.poll import PollPolicy
 from ...services.clock import span_ms
 from ...services.inconsistency import Inconsistency
@@ -16,7 +17,7 @@ from ..inconsistency import FixedInconsistency
 
 if TYPE_CHECKING:  # a program without cached steps loads none of it
     from ...services.effect_dispatcher import Effect, EffectDispatcher
-    from .caching import CachePoint, Surroundings
+    from .caching import CachePoint
 
 __all__ = ["CacheOptions", "EngineOptions", "cache_options", "max_age_of"]
 
@@ -31,15 +32,16 @@ class EngineOptions(TypedDict, total=False):
 
     `poll` says how often it looks for wakes that no hint has told it of. `inconsistency` decides where the step cache
     contradicts itself; left out, the step fails. `effects` sends what steps ask for, once per key; left out, it is
-    journalled, and nobody sends it. Rows that are older than `max_age` are not served. `surroundings` names what steps
-    run in; left out, it is this interpreter with its packages. `on_cache_point` is called in passing, for tests.
+    journalled, and nobody sends it. Rows that are older than `max_age` are not served. `environment` names what steps run
+    in: `read_environment` gives that of this process, with the variables that count; left out, it is that without any,
+    and with None results are for their own run. `on_cache_point` is called in passing, for tests.
     """
 
     poll: PollPolicy
     inconsistency: Inconsistency
     effects: Deliver
     max_age: Timeout
-    surroundings: Surroundings
+    environment: Environment | None
     on_cache_point: OnCachePoint
 
 
@@ -53,11 +55,11 @@ def _pass(_: CachePoint) -> None:
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """See `Caching`. Left out, the surroundings are those of this process."""
+    """See `Caching`. An environment that is only its class is that of this process."""
 
     inconsistency: Inconsistency = field(default_factory=_strict)
     effects: EffectDispatcher | None = None
-    surroundings: Surroundings | None = None
+    environment: Environment | type[Environment] | None = Environment
     max_age_ms: int | None = None
     on_point: OnCachePoint = _pass
     metrics: CacheMetrics = field(default_factory=CacheMetrics)
@@ -74,7 +76,7 @@ def cache_options(options: EngineOptions, store: Store, max_age_ms: int | None) 
     return CacheOptions(
         inconsistency=options.get("inconsistency") or _strict(),
         effects=_dispatcher(store, options.get("effects")),
-        surroundings=options.get("surroundings"),
+        environment=options.get("environment", Environment),
         max_age_ms=max_age_ms,
         on_point=options.get("on_cache_point", _pass),
     )

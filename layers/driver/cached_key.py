@@ -14,7 +14,7 @@ from ...core.command import Command
 from ...core.measured import MeasuredReads
 from ...core.result_schema import result_schema
 from ...services.driver import CachedCall
-from .caching import Surroundings
+from .surroundings import Surrounding
 
 __all__ = ["StepKey", "derive_key"]
 
@@ -29,7 +29,7 @@ class StepKey:
     scope: str | None = None
 
 
-def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surroundings: Surroundings) -> StepKey | None:
+def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surrounding: Surrounding) -> StepKey | None:
     """The key of a call with these reads; None if there can be none, so that nothing is kept of it.
 
     Code that cannot be identified, and an environment that is not known, make the key one of the run alone.
@@ -39,14 +39,14 @@ def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surroundings
         return None
     code = _code(call)
     unknown = code.reason if isinstance(code, Unidentified) else None
-    environment = surroundings.digest()
+    environment = surrounding.environment
     own = CacheMaterial(
         kind="command" if isinstance(call.body, Command) else "python",
         name=call.key,
         code=code.digest if isinstance(code, CodeIdentity) else None,
         version=call.version,
         command=call.body if isinstance(call.body, Command) else None,
-        tool=surroundings.tool(call.body) if isinstance(call.body, Command) else None,
+        tool=surrounding.tool,
         arguments=_arguments(call),
         result=None if call.function is None else result_schema(call.function),
         bound=BoundReads(declaration, reads),

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Protocol
 
 from ...core.batch import Write
-from ...core.command import Command
 from ...core.outcome import Failure
 from ...core.step_cache import RecordedRef
 from ...services.artifacts import Artifacts
@@ -20,8 +18,9 @@ from ...services.step_cache import JoinableStepCache, StepCache
 from ...services.step_sandbox import StepSandbox
 from ..cache_metrics import CacheMetrics
 from .permits import Permits
+from .surroundings import Surroundings
 
-__all__ = ["CachePoint", "Caching", "Surroundings"]
+__all__ = ["CachePoint", "Caching"]
 
 
 class CachePoint(Enum):
@@ -35,18 +34,6 @@ class CachePoint(Enum):
     RECORDED = "the result is recorded, and what it owes"
     COPIED_BACK = "the files are on the host"
     SENT = "the effects are sent"
-
-
-class Surroundings(Protocol):
-    """What steps run in, as far as it is named."""
-
-    def digest(self) -> str | None:
-        """The digest of it; None where it is not known: results are for their own run then."""
-        ...
-
-    def tool(self, command: Command) -> str | None:
-        """The digest of the program of a command, where that is not in the workspace."""
-        ...
 
 
 @dataclass(frozen=True)

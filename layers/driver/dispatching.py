@@ -125,7 +125,8 @@ class Dispatch:
                 return None
             self._caching.on_point(CachePoint.MEASURED)
             reads = measured.unwrap()
-            key = derive_key(step.call, reads, step.row.run_id, self._caching.surroundings)
+            surrounding = await self._caching.surroundings.of(step.call.body)
+            key = derive_key(step.call, reads, step.row.run_id, surrounding)
             if key is None:
                 return None
             waited = await self._permit.take(key.digest)

@@ -1,32 +1,73 @@
-"""What the steps of this process run in, as their cache keys have it."""
+"""What the steps of an engine run in, as their cache keys have it: an environment, and the program of a command."""
 
 from __future__ import annotations
 
-import platform
-import shutil
-import sys
-from functools import cached_property
-from hashlib import sha256
-from importlib.metadata import distributions
-from typing import final
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, final
 
+from ...core.canonical_json import NotCanonical
 from ...core.command import Command
+from ...core.environment import Environment, environment_digest
+from ...core.outcome import Success
+from ..environment import find_tool, read_environment, tool_digest
+from ..workspace.calls import SystemCalls
+from ..workspace.command.toolchain import DEFAULT_PATH
+from ..workspace.memo import DigestMemo
 
-__all__ = ["ProcessSurroundings"]
+__all__ = ["Surrounding", "Surroundings"]
 
 
 @final
-class ProcessSurroundings:
-    """This interpreter with its packages, on this system: read once, when it is first asked for."""
+@dataclass(frozen=True, slots=True)
+class Surrounding:
+    """The digest of what a step runs in, None if that is not known, and that of its program, if it has one."""
 
-    def digest(self) -> str | None:
-        return self._digest
+    environment: str | None
+    tool: str | None = None
 
-    def tool(self, command: Command) -> str | None:
-        return shutil.which(command.argv[0])
 
-    @cached_property
-    def _digest(self) -> str:
-        packages = sorted(f"{found.name}=={found.version}" for found in distributions())
-        parts = [sys.version, platform.system(), platform.machine(), *packages]
-        return sha256("\0".join(parts).encode()).hexdigest()
+_UNKNOWN: Final = Surrounding(None)
+
+
+@final
+class Surroundings:
+    """`named` is what the application says that its steps run in; None says that it is not known.
+
+    Left out, it is this process: the interpreter, the machine, and what is installed, read when it is first asked for.
+    """
+
+    __slots__ = ("_digest", "_memo", "_named")
+
+    def __init__(self, named: Environment | type[Environment] | None, now_ms: Callable[[], int]) -> None:
+        self._named = named
+        self._memo = DigestMemo(SystemCalls(), now_ms)
+        self._digest: str | None = None
+
+    async def of(self, body: object) -> Surrounding:
+        """What a step runs in; of a command the program too. Where that cannot be read it is not known."""
+        if self._named is None:
+            return _UNKNOWN
+        if self._digest is None:
+            self._digest = await asyncio.to_thread(self._read)
+        if self._digest == "" or not isinstance(body, Command):
+            return Surrounding(self._digest or None)
+        return await asyncio.to_thread(self._with_tool, self._digest, body)
+
+    def _read(self) -> str:
+        environment = self._named if isinstance(self._named, Environment) else read_environment()
+        try:
+            return environment_digest(environment)
+        except NotCanonical:
+            return ""
+
+    def _with_tool(self, digest: str, command: Command) -> Surrounding:
+        program = command.argv[0]
+        if "/" in program and not program.startswith("/"):
+            return Surrounding(digest)  # in the workspace, where it is read as any file is
+        path = find_tool(program, command.env.get("PATH", DEFAULT_PATH))
+        if path is None:
+            return Surrounding(digest)  # the command fails, and nothing is kept of it
+        read = tool_digest(path, self._memo.digest)
+        return Surrounding(digest, read.unwrap()) if isinstance(read, Success) else _UNKNOWN

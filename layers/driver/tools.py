@@ -92,7 +92,7 @@ class Tools(Services):
         """What cached steps stand on."""
         from .caching import Caching
         from .permits import Permits
-        from .surroundings import ProcessSurroundings
+        from .surroundings import Surroundings
 
         options = self.cache_options
         return Caching(
@@ -101,7 +101,7 @@ class Tools(Services):
             cache=self.step_cache,
             inconsistency=options.inconsistency,
             effects=options.effects,
-            surroundings=options.surroundings or ProcessSurroundings(),
+            surroundings=Surroundings(options.environment, self.clock.now_ms),
             max_age_ms=options.max_age_ms,
             metrics=options.metrics,
             permits=Permits(),

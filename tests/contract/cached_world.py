@@ -29,6 +29,7 @@ from stepwell import (
     provides,
     workflow,
 )
+from stepwell.core.environment import Environment, Platform
 from stepwell.core.journal import Entry
 from stepwell.core.measured import MeasuredReads
 from stepwell.core.outputs import Outputs
@@ -48,7 +49,7 @@ from .engine_world import EngineWorld, Opened, Steps, ended, success
 from .sandbox_world import World
 from .told_runs import entries_of
 
-__all__ = ["BOUNDARY", "OTHER", "Cached", "CachedWorld", "Fixed", "Meddling", "Meddlings", "flow_of"]
+__all__ = ["BOUNDARY", "ENVIRONMENT", "OTHER", "Cached", "CachedWorld", "Meddling", "Meddlings", "flow_of"]
 
 R = TypeVar("R")
 
@@ -56,17 +57,7 @@ BOUNDARY = Boundary(reads=("in.txt",), writes=("out/r",))
 OTHER = Boundary(reads=("in.txt",), writes=("out/s",))
 
 
-@dataclass(frozen=True)
-class Fixed:
-    """Surroundings that are what a test says."""
-
-    named: str | None = "test"
-
-    def digest(self) -> str | None:
-        return self.named
-
-    def tool(self, command: Command) -> str | None:
-        return None
+ENVIRONMENT = Environment("3.11.1", "test", Platform("test", "test"), "none")
 
 
 # --- a sandbox that a test meddles with -----------------------------------------
@@ -228,7 +219,7 @@ class CachedWorld:
     @asynccontextmanager
     async def engine(self, *workflows: AnyWorkflow, **options: object) -> AsyncGenerator[Cached]:
         """An engine for the time of the block, over the same ledger and the same files."""
-        told = cast(EngineOptions, {"surroundings": Fixed(), **options})
+        told = cast(EngineOptions, {"environment": ENVIRONMENT, **options})
         async with self.engines.engine(*workflows, steps=self._steps(), options=told) as app:
             assert isinstance(app.engine, LedgerEngine)
             yield Cached(app, app.engine.cache_metrics, LedgerStepCache(app.ledger, app.clock))

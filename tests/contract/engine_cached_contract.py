@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 from stepwell import (
     Boundary,
@@ -18,7 +19,7 @@ from stepwell import (
     workflow,
 )
 
-from .cached_world import BOUNDARY, OTHER, CachedWorld, Fixed, flow_of
+from .cached_world import BOUNDARY, ENVIRONMENT, OTHER, CachedWorld, flow_of
 from .engine_cached_faults_contract import EngineCachedFaultsContract
 from .engine_world import success
 
@@ -152,8 +153,9 @@ class EngineCachedContract(EngineCachedFaultsContract):
         self, cached: CachedWorld
     ) -> None:
         flow = cached.flow()
-        for at, named in enumerate(("python 3.11.1", "python 3.11.1", "python 3.11.2", None, None)):
-            async with cached.engine(flow, surroundings=Fixed(named)) as app:
+        newer = replace(ENVIRONMENT, python="3.11.2")
+        for at, environment in enumerate((ENVIRONMENT, ENVIRONMENT, newer, None, None)):
+            async with cached.engine(flow, environment=environment) as app:
                 assert await app.run(flow, f"r{at}") == "made"
         assert cached.calls["shout"] == 4
 
@@ -396,7 +398,7 @@ class EngineCachedContract(EngineCachedFaultsContract):
         @workflow
         async def flow(run: Run) -> list[str]:
             said: list[str] = []
-            call: Callable[..., Awaitable[object]] = run.cached_step  # as a caller without types sees it
+            call = cast("Callable[..., Awaitable[object]]", run.cached_step)  # as a caller without types sees it
             for at, (body, args, boundary, version) in enumerate(
                 (
                     (read_later, (1,), BOUNDARY, None),
