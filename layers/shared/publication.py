@@ -67,19 +67,22 @@ async def publish(
 async def share(
     tier: SharedTier, artifacts: Artifacts, digests: Iterable[str], turns: Turns | None = None
 ) -> Outcome[None, Unpublished]:
-    """See to it that a tier has these bytes: ask, send what is missing, and ask again."""
-    taken, asked = turns or Turns(), tuple(dict.fromkeys(digests))
-    missing = await _find_missing(tier, asked)
-    if isinstance(missing, Failure) or not missing.unwrap():
-        return missing if isinstance(missing, Failure) else Success(None)
-    for digest, sent in await _each(missing.unwrap(), lambda each: _send(tier, artifacts, each, taken)):
-        if isinstance(sent, Failure):
-            return Failure(Unpublished("blobs", f"artifact {digest} was not sent: {told(sent.failure())}"))
-    still = await _find_missing(tier, missing.unwrap())
-    if isinstance(still, Failure):
-        return still
-    if lost := still.unwrap():
-        return Failure(Unpublished("blobs", f"the shared tier took artifact {lost[0]}, and does not have it"))
+    """See to it that a tier has these bytes: ask for each, send it if it is missing, and ask again for what was sent.
+
+    With the same `turns` nobody sends what another one is just sending.
+    """
+    taken = turns or Turns()
+    sent: list[str] = []
+    for digest, given in await _each(dict.fromkeys(digests), lambda each: _give(tier, artifacts, each, taken)):
+        if isinstance(given, Failure):
+            return Failure(Unpublished("blobs", f"artifact {digest} was not shared: {told(given.failure())}"))
+        if given.unwrap():
+            sent.append(digest)
+    for digest, has in await _each(sent, tier.has):
+        if isinstance(has, Failure):
+            return Failure(Unpublished("blobs", told(has.failure())))
+        if not has.unwrap():
+            return Failure(Unpublished("blobs", f"the shared tier took artifact {digest}, and does not have it"))
     return Success(None)
 
 
@@ -106,36 +109,27 @@ async def fetch(tier: SharedTier, artifacts: Artifacts, digest: str) -> Outcome[
         return _no_room(error)
 
 
-async def _send(tier: SharedTier, artifacts: Artifacts, digest: str, turns: Turns) -> Outcome[None, Fetched]:
-    turn = turns.of(digest)
-    is_second = turn.locked()
-    try:
-        async with turn:
-            if is_second and await tier.has(digest) == Success(True):
-                return Success(None)
+async def _give(tier: SharedTier, artifacts: Artifacts, digest: str, turns: Turns) -> Outcome[bool, Fetched]:
+    """Give a tier bytes that it does not have: whether they were sent."""
+    async with turns.of(digest):
+        has = await tier.has(digest)
+        if isinstance(has, Failure) or has.unwrap():
+            return has if isinstance(has, Failure) else Success(False)
+        try:
             with TemporaryFile() as spool:
                 copied = await artifacts.copy(digest, spool.write)
                 if isinstance(copied, Failure):
                     return copied
                 _ = spool.seek(0)
-                return await tier.put(digest, spool)
-    except OSError as error:
-        return _no_room(error)
+                put = await tier.put(digest, spool)
+                return put if isinstance(put, Failure) else Success(True)
+        except OSError as error:
+            return _no_room(error)
 
 
 def _no_room(error: OSError) -> Failure[Unavailable]:
     """What the temporary file meets while bytes pass through it."""
     return Failure(Unavailable(f"there is no room for an artifact that is moved: {error}", "no"))
-
-
-async def _find_missing(tier: SharedTier, digests: tuple[str, ...]) -> Outcome[tuple[str, ...], Unpublished]:
-    missing: list[str] = []
-    for digest, has in await _each(digests, tier.has):
-        if isinstance(has, Failure):
-            return Failure(Unpublished("blobs", told(has.failure())))
-        if not has.unwrap():
-            missing.append(digest)
-    return Success(tuple(missing))
 
 
 async def _each(items: Iterable[_A], work: Callable[[_A], Awaitable[_B]]) -> list[tuple[_A, _B]]:

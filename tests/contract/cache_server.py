@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
@@ -196,7 +197,15 @@ def nginx(root: Path) -> Generator[str]:
             stderr=subprocess.DEVNULL,
         )
     try:
+        # An answer says that it is up: a signal that comes before that is lost on it.
+        asked = HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+        asked.request("HEAD", "/")
+        asked.getresponse().close()
+        asked.close()
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        _ = process.wait(WAIT_S)
+        try:
+            _ = process.wait(WAIT_S)
+        finally:
+            process.kill()

@@ -91,39 +91,44 @@ async def opened(layer: Layer[SharedTier, Clock], on: ManualClock) -> AsyncGener
         yield get(built.unwrap(), SharedTier)
 
 
+Place: TypeAlias = tuple[Behind, Callable[[], Layer[SharedTier, Clock]]]
+"""A tier's place, and the layer of one more machine that uses it."""
+
+
+def place_of(host: Host, root: Path, stack: AsyncExitStack) -> Place:
+    match host:
+        case "memory":
+            memory = MemoryTier(LIMIT)
+            return behind_memory(memory), lambda: shared_tier.layer_test(memory)
+        case "folder":
+            kinds = {"ac": "rows", "cas": "blobs"}
+            behind = behind_folder(
+                lambda kind, name: root / kinds[kind] / "objects" / name[:2] / name,
+                lambda: root.glob("rows/objects/??/*"),
+            )
+            return behind, lambda: shared_tier.layer_folder(root, limit_bytes=LIMIT)
+        case "http":
+            server = stack.enter_context(serving())
+            return behind_mapping(server.kept), lambda: _layer_http(server.url)
+        case "nginx":
+            if NGINX is None:
+                pytest.skip("there is no nginx here")
+            url = stack.enter_context(nginx(root))
+            behind = behind_folder(lambda kind, name: root / "kept" / kind / name, lambda: root.glob("kept/ac/*"))
+            return behind, lambda: _layer_http(url)
+
+
+def _layer_http(url: str) -> Layer[SharedTier, Clock]:
+    return shared_tier.layer_http(url, limit_bytes=LIMIT, proxies={})
+
+
 @asynccontextmanager
 async def world_of(host: Host, root: Path) -> AsyncGenerator[World]:
     manual = ManualClock(NOW_MS)
     async with AsyncExitStack() as stack:
-
-        def layer() -> Layer[SharedTier, Clock]:
-            return shared_tier.layer_http(url, limit_bytes=LIMIT, proxies={})
-
-        match host:
-            case "memory":
-                memory = MemoryTier(LIMIT)
-                behind = behind_memory(memory)
-                one, other = shared_tier.layer_test(memory), shared_tier.layer_test(memory)
-            case "folder":
-                kinds = {"ac": "rows", "cas": "blobs"}
-                behind = behind_folder(
-                    lambda kind, name: root / kinds[kind] / "objects" / name[:2] / name,
-                    lambda: root.glob("rows/objects/??/*"),
-                )
-                one = shared_tier.layer_folder(root, limit_bytes=LIMIT)
-                other = shared_tier.layer_folder(root, limit_bytes=LIMIT)
-            case "http":
-                server = stack.enter_context(serving())
-                behind, url = behind_mapping(server.kept), server.url
-                one, other = layer(), layer()
-            case "nginx":
-                if NGINX is None:
-                    pytest.skip("there is no nginx here")
-                url = stack.enter_context(nginx(root))
-                behind = behind_folder(lambda kind, name: root / "kept" / kind / name, lambda: root.glob("kept/ac/*"))
-                one, other = layer(), layer()
-        tier = await stack.enter_async_context(opened(one, manual))
-        yield World(tier, await stack.enter_async_context(opened(other, manual)), manual, behind)
+        behind, layer = place_of(host, root, stack)
+        tier = await stack.enter_async_context(opened(layer(), manual))
+        yield World(tier, await stack.enter_async_context(opened(layer(), manual)), manual, behind)
 
 
 # --- a tier that is watched ---------------------------------------------------

@@ -450,13 +450,14 @@ async def test_closing_ends_what_is_under_way(server: Server, clock: ManualClock
 async def test_c30_while_a_server_is_left_alone_nobody_asks_it(server: Server, clock: ManualClock) -> None:
     rule = BreakerRule(failures=3, first_ms=1_000, longest_ms=4_000)
 
-    async def find_down() -> bool:
-        """Whether the server was asked; it has no answer in either case."""
-        before = len(server.seen)
-        assert isinstance((await tier.find(KEY)).failure(), Unavailable)
-        return len(server.seen) > before
+    async with tier_of(server, clock, pauses=rule) as made:
 
-    async with tier_of(server, clock, pauses=rule) as tier:
+        async def find_down() -> bool:
+            """Whether the server was asked; it has no answer in either case."""
+            before = len(server.seen)
+            assert isinstance((await made.find(KEY)).failure(), Unavailable)
+            return len(server.seen) > before
+
         server.then(*[status(500)] * 8)
         assert [await find_down() for _ in range(5)] == [True, True, True, False, False]
         for pause_ms in (1_000, 2_000, 4_000, 4_000):
@@ -467,10 +468,10 @@ async def test_c30_while_a_server_is_left_alone_nobody_asks_it(server: Server, c
             assert not await find_down(), pause_ms
         server.script.clear()
         await clock.advance(4_000)
-        assert await tier.find(KEY) == Success(None)
+        assert await made.find(KEY) == Success(None)
         server.then(status(500), status(500), status(404), status(500), status(500))
         assert [await find_down(), await find_down()] == [True, True]
-        assert await tier.find(KEY) == Success(None)  # which counts from the beginning
+        assert await made.find(KEY) == Success(None)  # which counts from the beginning
         assert [await find_down(), await find_down()] == [True, True]
 
 
