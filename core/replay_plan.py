@@ -40,8 +40,9 @@ def find_problem(
     """Why a record may not be replayed, if so; nothing of it is to be written then."""
     tree = outputs.tree()
     named = [entry.path for entry in outputs.entries] + list(outputs.removed)
+    spelled = (_path_problem(path, limits, portable) for path in named)
     checks: tuple[Callable[[], RecordProblem | None], ...] = (
-        lambda: next(filter(None, (_path_problem(path, limits, portable) for path in named)), None),
+        lambda: next((problem for problem in spelled if problem is not None), None),
         lambda: _undeclared(outputs, declaration),
         lambda: _contradiction(outputs, tree, named),
         lambda: _damaged(outputs),
@@ -49,7 +50,8 @@ def find_problem(
         lambda: _lacking(outputs, tree, declaration),
         lambda: _odd_tree(tree, declaration, reads, portable),
     )
-    return next(filter(None, (check() for check in checks)), None)  # the later ones rest on the ones before
+    found = (check() for check in checks)  # the later ones rest on the ones before
+    return next((problem for problem in found if problem is not None), None)
 
 
 def replay_changes(
