@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from ...core.environment import Environment
 from ...core.poll import PollPolicy
@@ -32,16 +32,17 @@ class EngineOptions(TypedDict, total=False):
 
     `poll` says how often it looks for wakes that no hint has told it of. `inconsistency` decides where the step cache
     contradicts itself; left out, the step fails. `effects` sends what steps ask for, once per key; left out, it is
-    journalled, and nobody sends it. Rows that are older than `max_age` are not served. `environment` names what steps run
-    in: `read_environment` gives that of this process, with the variables that count; left out, it is that without any,
-    and with None results are for their own run. `on_cache_point` is called in passing, for tests.
+    journalled, and nobody sends it. Rows that are older than `max_age` are not served. `environment` names what steps
+    run in: left out, or "process", it is this process, of whose variables none counts; `read_environment` gives one
+    with those that do. With None it is not known, and results are for their own run. `on_cache_point` is called in
+    passing, for tests.
     """
 
     poll: PollPolicy
     inconsistency: Inconsistency
     effects: Deliver
     max_age: Timeout
-    environment: Environment | None
+    environment: Environment | Literal["process"] | None
     on_cache_point: OnCachePoint
 
 
@@ -55,11 +56,11 @@ def _pass(_: CachePoint) -> None:
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """See `Caching`. An environment that is only its class is that of this process."""
+    """See `Caching`."""
 
     inconsistency: Inconsistency = field(default_factory=_strict)
     effects: EffectDispatcher | None = None
-    environment: Environment | type[Environment] | None = Environment
+    environment: Environment | Literal["process"] | None = "process"
     max_age_ms: int | None = None
     on_point: OnCachePoint = _pass
     metrics: CacheMetrics = field(default_factory=CacheMetrics)
@@ -76,7 +77,7 @@ def cache_options(options: EngineOptions, store: Store, max_age_ms: int | None) 
     return CacheOptions(
         inconsistency=options.get("inconsistency") or _strict(),
         effects=_dispatcher(store, options.get("effects")),
-        environment=options.get("environment", Environment),
+        environment=options.get("environment", "process"),
         max_age_ms=max_age_ms,
         on_point=options.get("on_cache_point", _pass),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, Literal, final
 
 from ...core.canonical_json import NotCanonical
 from ...core.command import Command
@@ -35,12 +35,12 @@ _UNKNOWN: Final = Surrounding(None)
 class Surroundings:
     """`named` is what the application says that its steps run in; None says that it is not known.
 
-    Left out, it is this process: the interpreter, the machine, and what is installed, read when it is first asked for.
+    "process" is this one: the interpreter, the machine, and what is installed, read when it is first asked for.
     """
 
     __slots__ = ("_digest", "_memo", "_named")
 
-    def __init__(self, named: Environment | type[Environment] | None, now_ms: Callable[[], int]) -> None:
+    def __init__(self, named: Environment | Literal["process"] | None, now_ms: Callable[[], int]) -> None:
         self._named = named
         self._memo = DigestMemo(SystemCalls(), now_ms)
         self._digest: str | None = None
@@ -56,7 +56,7 @@ class Surroundings:
         return await asyncio.to_thread(self._with_tool, self._digest, body)
 
     def _read(self) -> str:
-        environment = self._named if isinstance(self._named, Environment) else read_environment()
+        environment = read_environment() if self._named is None or self._named == "process" else self._named
         try:
             return environment_digest(environment)
         except NotCanonical:
