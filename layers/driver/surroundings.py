@@ -56,7 +56,7 @@ class Surroundings:
         return await asyncio.to_thread(self._with_tool, self._digest, body)
 
     def _read(self) -> str:
-        environment = read_environment() if self._named is None or self._named == "process" else self._named
+        environment = self._named if isinstance(self._named, Environment) else read_environment()
         try:
             return environment_digest(environment)
         except NotCanonical:
