@@ -18,7 +18,7 @@ from ..core.outcome import Outcome
 from ..core.recorded_row import HeadRow, StoredRow
 from ..core.step_cache import RecordedRef
 
-__all__ = ["CacheRows", "CheckpointRow", "EntryPage", "JournalRow", "JournalRows", "SourceRow"]
+__all__ = ["CacheRows", "CheckpointRow", "EntryPage", "JournalRow", "JournalRows", "SourceRow", "StrayRows"]
 
 
 class JournalRow(Struct, frozen=True, gc=False):
@@ -103,6 +103,15 @@ class JournalRows(Protocol):
 
     async def rewinds(self, run_id: str) -> Outcome[tuple[RewindRow, ...], Unavailable]:
         """The rewinds of a run's journal, in their order."""
+        ...
+
+
+@runtime_checkable
+class StrayRows(Protocol):
+    """A ledger in which rows of journals can be that belong to none of them, if somebody changed what is stored."""
+
+    async def stray_row(self) -> Outcome[str | None, Unavailable]:
+        """One of them in words; None where there is none."""
         ...
 
 

@@ -21,7 +21,7 @@ from ...core.journal_chain import ChainWalk
 from ...core.model import Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.provenance import CACHE_JOURNAL, read_carried
-from ...services.journal_rows import JournalRow, JournalRows
+from ...services.journal_rows import JournalRow, JournalRows, StrayRows
 from .payloads import Payloads
 from .trimming import read_checkpoint
 
@@ -62,7 +62,9 @@ class Verification:
                 verified = looked.unwrap()
                 runs, entries = runs + verified.runs, entries + verified.entries
             if len(journals) < self._page_size:
-                return Success(Verified(runs, entries))
+                break
+        strays = await self._strays()
+        return strays if isinstance(strays, Failure) else Success(Verified(runs, entries))
 
     async def one(self, run_id: str) -> Outcome[Verified, _Wrong]:
         """The journal of one run. That of the step cache is none of a run, and its entries count all the same."""
@@ -90,6 +92,16 @@ class Verification:
             if isinstance(found, Success) or isinstance(found.failure(), Unavailable):
                 return found
         return found
+
+    async def _strays(self) -> Outcome[None, _Wrong]:
+        """What belongs to a journal that there is not, whose run nobody can name."""
+        if not isinstance(self._rows, StrayRows):
+            return Success(None)
+        read = await self._rows.stray_row()
+        if isinstance(read, Failure):
+            return _damaged(read.failure(), "", -1)
+        stray = read.unwrap()
+        return Success(None) if stray is None else _tampered("", -1, stray)
 
     # --- one journal ----------------------------------------------------------
 
@@ -183,11 +195,11 @@ class Verification:
         read = await self._rows.checkpoints(run_id)
         if isinstance(read, Failure):
             return _damaged(read.failure(), run_id, journal.last_seq)
-        rows = [row for row in read.unwrap() if row.seq <= journal.last_seq]
+        rows = read.unwrap()
         for row in rows:
             if isinstance(read_checkpoint(row), Failure):
                 return _tampered(run_id, row.seq, "the checkpoint is not as it was written")
-            if row.seq not in seqs:
+            if row.seq <= journal.last_seq and row.seq not in seqs:
                 return _tampered(run_id, row.seq, "there is a checkpoint, and no entry")
         if journal.floor is not None and journal.floor not in {row.seq for row in rows}:
             return _tampered(run_id, journal.floor, "the checkpoint that the journal was compacted to is missing")

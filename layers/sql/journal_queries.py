@@ -14,7 +14,18 @@ from .journal_rows import DamagedRow, read_checkpoint, read_entry, read_journal,
 from .reading import snapshot
 from .rows import MOST, Row, Value, bounded
 
-__all__ = ["checkpoints", "entries", "entry_of", "journal", "journals", "newest", "provenance", "rewinds", "sources"]
+__all__ = [
+    "checkpoints",
+    "entries",
+    "entry_of",
+    "journal",
+    "journals",
+    "newest",
+    "provenance",
+    "rewinds",
+    "sources",
+    "stray_row",
+]
 
 
 def journal(connection: Connection, run_id: str) -> JournalRow | None:
@@ -94,3 +105,8 @@ def checkpoints(connection: Connection, run_id: str) -> tuple[CheckpointRow, ...
 
 def rewinds(connection: Connection, run_id: str) -> tuple[RewindRow, ...]:
     return tuple([read_rewind(run_id, row) for row in connection.rows(sql.REWINDS, run_id)])
+
+
+def stray_row(connection: Connection) -> str | None:
+    row = connection.row(sql.STRAY)
+    return None if row is None else f"a row of {row[0]!r}, {row[2]!r} of the journal {row[1]!r}, which there is not"

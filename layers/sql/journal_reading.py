@@ -60,6 +60,9 @@ class JournalReading(ABC):
     async def rewinds(self, run_id: str) -> Outcome[tuple[RewindRow, ...], Unavailable]:
         return await self.ask(lambda connection: journal_queries.rewinds(connection, run_id))
 
+    async def stray_row(self) -> Outcome[str | None, Unavailable]:
+        return await self.ask(journal_queries.stray_row)
+
     # --- the step cache -----------------------------------------------------
 
     async def cache_changes(self) -> Outcome[int, Unavailable]:

@@ -55,6 +55,7 @@ __all__ = [
     "SOURCE",
     "SOURCES",
     "STAMP_CHECKPOINT",
+    "STRAY",
     "UPDATE_CACHE_CHANGES",
     "UPDATE_END",
     "UPDATE_JOURNAL",
@@ -193,6 +194,18 @@ where j.run_id = ? order by c.seq desc"""
 REWINDS: Final = """
 select r.generation, r.from_seq, r.to_seq, r.at_ms, r.chain, r.seal from journal j join rewind r on r.jno = j.jno
 where j.run_id = ? order by r.generation"""
+
+# One of each table that belongs to no journal.
+STRAY: Final = " union all ".join(
+    f"select * from (select '{table}', jno, {seq} from {table} where jno not in (select jno from journal) limit 1)"
+    for table, seq in (
+        ("journal_end", "last_seq"),
+        ("entry", "seq"),
+        ("entry_source", "seq"),
+        ("checkpoint", "seq"),
+        ("rewind", "to_seq"),
+    )
+)
 
 # --- reading the step cache -------------------------------------------------
 
