@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterator
 from functools import lru_cache
 from types import ModuleType
 from typing import Final
@@ -17,9 +16,6 @@ from .annotation import strip
 from .kind import is_class, is_list
 
 __all__ = ["classes_in"]
-
-DEPTH: Final = 32
-"""How deeply annotations are followed that are made of others."""
 
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)*")
 
@@ -30,30 +26,34 @@ def classes_in(annotation: object, names: dict[str, object]) -> list[type[object
         return []
     if is_class(annotation) and not typing.get_args(annotation):
         return [annotation]
-    return list(dict.fromkeys(_found(annotation, names, 0)))
+    if isinstance(annotation, str) and not any(_named(dotted, names) for dotted in _dotted_in(annotation)):
+        return []  # builtins only, as most are
+    found: dict[type[object], None] = {}
+    waiting, seen = [annotation], dict[int, object]()  # what is seen is held, so that no other thing has its id
+    while waiting:
+        part = waiting.pop()
+        if is_class(part) and not typing.get_args(part):
+            found[part] = None
+        elif part is not None and id(part) not in seen:
+            seen[id(part)] = part
+            waiting += reversed(_parts(part, names))
+    return list(found)
 
 
-def _found(annotation: object, names: dict[str, object], depth: int) -> Iterator[type[object]]:
-    if depth > DEPTH:
-        return
+def _parts(annotation: object, names: dict[str, object]) -> list[object]:
+    """What an annotation is made of."""
     if isinstance(annotation, typing.ForwardRef):
-        annotation = annotation.__forward_arg__
+        return [annotation.__forward_arg__]
     if isinstance(annotation, str):
-        for dotted in _dotted_in(annotation):
-            yield from _found(_named(dotted, names), names, depth + 1)
-    elif is_list(annotation):
-        for part in annotation:
-            yield from _found(part, names, depth + 1)
-    elif isinstance(annotation, typing.TypeVar):
-        for part in (annotation.__bound__, *annotation.__constraints__):
-            yield from _found(part, names, depth + 1)
-    elif annotation is not None:
-        bare = strip(annotation)
-        if is_class(bare.type) and not bare.args:
-            yield bare.type
-        elif bare.origin is not typing.Literal:
-            for part in (bare.origin, *bare.args):
-                yield from _found(part, names, depth + 1)
+        return [_named(dotted, names) for dotted in _dotted_in(annotation)]
+    if is_list(annotation):
+        return annotation
+    if isinstance(annotation, typing.TypeVar):
+        return [annotation.__bound__, *annotation.__constraints__]
+    bare = strip(annotation)
+    if bare.type is not annotation and bare.origin is None:
+        return [bare.type]
+    return [] if bare.origin is typing.Literal else [bare.origin, *bare.args]
 
 
 @lru_cache(maxsize=4096)

@@ -100,6 +100,7 @@ class _Walk:
         self.at = f"a callable of {root}"
         """What is being looked at, for people."""
         self._root = root
+        self._own: dict[str, bool] = {}
         self._numbers: dict[int, int] = {}
         self.within: dict[int, int] = {}
         self._met: list[FunctionType | type[object] | ModuleType] = []
@@ -112,22 +113,28 @@ class _Walk:
             done += 1
         return digest_of_form(forms)
 
+    def _is_own(self, module: str) -> bool:
+        known = self._own.get(module)
+        if known is None:
+            known = self._own[module] = is_own(module, self._root)
+        return known
+
     # --- what forms of values and classes ask for ---------------------------------
 
     def function(self, function: FunctionType) -> Form:
         home = home_of(function)
-        if is_own(home, self._root):
+        if self._is_own(home):
             return self._number(function)
         name = f"{home}.{function.__code__.co_qualname}"
         refuse_dynamic(name)
         self.parts[name] = None
         known: list[Form] = ["function", name, facts_of(function.__code__).digest]
-        if not is_own(function.__module__ or home, self._root) and is_found(function):
+        if not self._is_own(function.__module__ or home) and is_found(function):
             return known
         return [*known, *self._closure(function), self._wrapped(function)]
 
     def class_(self, class_: type[object]) -> Form:
-        if is_own(class_.__module__, self._root):
+        if self._is_own(class_.__module__):
             return self._number(class_)
         name = class_name(class_)
         if class_.__module__ != "builtins":
@@ -135,14 +142,14 @@ class _Walk:
         return ["class", name]
 
     def module(self, module: ModuleType) -> Form:
-        if is_own(module.__name__, self._root):
+        if self._is_own(module.__name__):
             return self._number(module)
         refuse_dynamic(module.__name__)
         self.parts[module.__name__] = None
         return ["module", module.__name__]
 
     def is_own(self, class_: type[object]) -> bool:
-        return is_own(class_.__module__, self._root)
+        return self._is_own(class_.__module__)
 
     def annotated(self, annotation: object, names: dict[str, object]) -> list[Form]:
         found = classes_in(annotation, names)
@@ -248,7 +255,7 @@ class _Walk:
         top = name.partition(".")[0]
         module = module_named(name)
         if module is None:
-            if not is_own(name, self._root):
+            if not self._is_own(name):
                 return ["import", name, *each.names]
             raise Unknown(f"it imports `{name}` when it runs, which is not loaded yet; import it at the module's top")
         if not each.names:
@@ -259,7 +266,7 @@ class _Walk:
         value: object = vars(module).get(name, _NOTHING)
         if value is not _NOTHING:
             return [name, value_form(value, f"`{module.__name__}.{name}`", self)]
-        if "__getattr__" in vars(module) or not is_own(module.__name__, self._root):
+        if "__getattr__" in vars(module) or not self._is_own(module.__name__):
             return [name, self.module(module)]
         raise Unknown(f"it imports `{module.__name__}.{name}` when it runs, which is not loaded yet")
 

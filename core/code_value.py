@@ -10,19 +10,21 @@ import enum
 import fractions
 import io
 import ipaddress
+import operator
 import pathlib
 import re
 import sys
 import types
 import typing
 import uuid
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache, partial, partialmethod
 from typing import Final, Protocol, TypeAlias
 
 from .code_facts import Form, NoForm, atom, in_order
 from .code_home import class_name, is_standard
-from .kind import is_class, is_dict, is_frozenset, is_list, is_set, is_tuple
+from .kind import acts_as_dict, is_class, is_dict, is_frozenset, is_list, is_set, is_tuple
 from .object_state import attribute, has_visible_state, state_of
 
 __all__ = ["DESCRIPTORS", "Reach", "Unknown", "refuse_dynamic", "type_form", "value_form"]
@@ -107,6 +109,8 @@ def value_form(value: object, label: str, reach: Reach) -> Form:
         return ["member", reach.class_(type(value)), value.name, *_state(value._value_, label, reach)]
     if type(value).__module__ in _TYPING:
         return type_form(value, label, reach)
+    if isinstance(value, types.BuiltinFunctionType):  # of a subclass that has no name
+        return _builtin(value, label, reach)
     return _object(value, label, reach)
 
 
@@ -176,6 +180,17 @@ def _view(value: object, label: str, reach: Reach) -> Form:
     return _entered(value, label, reach, lambda: ["view", *_pairs(held, _part(label), reach)])
 
 
+def _collected(value: object, label: str, reach: Reach) -> Form:
+    """A dict of the standard library's `collections`, with what a missing key gives."""
+    assert acts_as_dict(value)
+    if getattr(value, "__dict__", None):
+        raise _refuse(value, label)
+    made = value_form(getattr(value, "default_factory", None), label, reach)
+    held: dict[object, object] = {}
+    held.update(value)
+    return _entered(value, label, reach, lambda: [class_name(type(value)), made, *_pairs(held, _part(label), reach)])
+
+
 def _bytearray(value: object, label: str, reach: Reach) -> Form:
     assert isinstance(value, bytearray)
     return ["bytearray", value.hex()]
@@ -214,10 +229,13 @@ def _builtin(value: object, label: str, reach: Reach) -> Form:
         return ["builtin", f"{module}.{value.__qualname__}"]
     if is_class(owner) and is_standard(owner.__module__):
         return ["builtin", class_name(owner), value.__name__]
-    if isinstance(owner, str | bytes) and type(owner) in (str, bytes):
-        return ["builtin", type(owner).__name__, value.__name__, atom(owner)]
+    if type(owner) in _FIXED:
+        return ["builtin", class_name(type(owner)), value.__name__, value_form(owner, label, reach)]
     raise _refuse(value, label)
 
+
+_FIXED: Final = frozenset({str, bytes, int, float, tuple, frozenset, re.Pattern})
+"""Classes of objects that cannot change, whose methods are all of what they and their object are."""
 
 DESCRIPTORS: Final = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
@@ -262,7 +280,7 @@ _IN_CLASS: Final[dict[type[object], tuple[str, ...]]] = {
 
 # --- objects ----------------------------------------------------------------------
 
-_TYPING: Final = frozenset({"typing", "typing_extensions", "types"})
+_TYPING: Final = frozenset({"typing", "typing_extensions", "types", "collections.abc"})
 
 
 def type_form(value: object, label: str, reach: Reach) -> Form:
@@ -302,16 +320,21 @@ def _object(value: object, label: str, reach: Reach) -> Form:
         return ["stream"]
     if is_tuple(value):
         return ["tuple of", reach.class_(class_), *(value_form(item, _part(label), reach) for item in value)]
-    if tuple in class_.__mro__ and class_.__module__ == "sys":
-        return ["written", repr(value)]  # as `sys.version_info`
+    if (tuple in class_.__mro__ and class_.__module__ == "sys") or class_.__module__ == "__future__":
+        return ["written", repr(value)]  # as `sys.version_info`, and `annotations`
     if isinstance(value, datetime.tzinfo) and is_standard(class_.__module__):
         return _written(value, label, reach)
     if class_.__module__ == "logging" and class_.__name__ in ("Logger", "RootLogger"):
         return ["logger", atom(attribute(value, "name"))]
+    if class_ in _GETTERS:
+        return ["getter", class_.__name__, value_form(value.__reduce__(), label, reach)]
     is_plain = has_visible_state(class_, reach.is_own)
     if not is_plain and not (dataclasses.is_dataclass(class_) and has_visible_state(class_, lambda _: True)):
         raise _refuse(value, label)
     return _entered(value, label, reach, lambda: ["object", reach.class_(class_), *_fields(value, label, reach)])
+
+
+_GETTERS: Final[frozenset[object]] = frozenset({operator.attrgetter, operator.itemgetter, operator.methodcaller})
 
 
 def _fields(value: object, label: str, reach: Reach) -> Iterator[Form]:
@@ -342,6 +365,7 @@ _FORMERS: Final[dict[type[object], _Former]] = {
     type(lru_cache(len)): _lru_cache,
     types.MappingProxyType: _view,
     bytearray: _bytearray,
+    **dict.fromkeys((Counter, OrderedDict, defaultdict), _collected),
     re.Pattern: _pattern,
     object: _sentinel,
 }

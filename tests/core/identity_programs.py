@@ -62,6 +62,12 @@ CHANGED = {
         "from . import other\ndef step(n): return getattr(other, n)\n### other\nA = 1",
         "from . import other\ndef step(n): return getattr(other, n)\n### other\nA = 2",
     ),
+    "a module that looks into the future": (
+        "from . import other\ndef step(n): return getattr(other, n)\n"
+        "### other\nfrom __future__ import annotations\nA = 1",
+        "from . import other\ndef step(n): return getattr(other, n)\n"
+        "### other\nfrom __future__ import annotations\nA = 2",
+    ),
     "an import within": (
         "from . import other\ndef step():\n from .other import f\n return f()\n### other\ndef f(): return 1",
         "from . import other\ndef step():\n from .other import f\n return f()\n### other\ndef f(): return 2",
@@ -125,6 +131,26 @@ CHANGED = {
     "a date": (
         "from datetime import date\nD = date(2026, 1, 1)\ndef step(): return D",
         "from datetime import date\nD = date(2026, 1, 2)\ndef step(): return D",
+    ),
+    "a method of a pattern": (
+        "import re\nM = re.compile('a').match\ndef step(x): return M(x)",
+        "import re\nM = re.compile('b').match\ndef step(x): return M(x)",
+    ),
+    "what is got": (
+        "from operator import *\nG = itemgetter(0)\ndef step(x): return G(x)",
+        "from operator import *\nG = itemgetter(1)\ndef step(x): return G(x)",
+    ),
+    "what is called": (
+        "from operator import *\nG = methodcaller('a', 1, b=2)\ndef step(x): return G(x)",
+        "from operator import *\nG = methodcaller('a', 1, b=3)\ndef step(x): return G(x)",
+    ),
+    "what a missing key gives": (
+        "from collections import *\nD = defaultdict(int, a=1)\ndef step(x): return D[x]",
+        "from collections import *\nD = defaultdict(list, a=1)\ndef step(x): return D[x]",
+    ),
+    "what was counted": (
+        "from collections import *\nD = Counter(a=1)\ndef step(x): return D[x]",
+        "from collections import *\nD = Counter(a=2)\ndef step(x): return D[x]",
     ),
     "an alias that has a name": (
         "from typing_extensions import TypeAliasType\nA = TypeAliasType('A', list[int])\ndef step(): return A",
