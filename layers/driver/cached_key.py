@@ -22,11 +22,17 @@ __all__ = ["StepKey", "derive_key"]
 @final
 @dataclass(frozen=True, slots=True)
 class StepKey:
-    """`digest` is the key, `own` that of the run alone. `scope` says why they are the same, where they are."""
+    """`digest` is the key. `scope` says why it is one of the run alone, where it is."""
 
     digest: str
-    own: str
+    material: CacheMaterial
+    run_id: str
     scope: str | None = None
+
+    @property
+    def own(self) -> str:
+        """The key that the same has for this run alone; made when it is asked for, which a hit never does."""
+        return self.digest if self.scope is not None else cache_key(_own(self.material, self.run_id))
 
 
 def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surrounding: Surrounding) -> StepKey | None:
@@ -38,9 +44,10 @@ def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surrounding:
     if not isinstance(declaration, Declaration):
         return None
     code = _code(call)
-    unknown = code.reason if isinstance(code, Unidentified) else None
-    environment = surrounding.environment
-    own = CacheMaterial(
+    scope = code.reason if isinstance(code, Unidentified) else None
+    if scope is None and surrounding.environment is None:
+        scope = "the environment is not known"
+    material = CacheMaterial(
         kind="command" if isinstance(call.body, Command) else "python",
         name=call.key,
         code=code.digest if isinstance(code, CodeIdentity) else None,
@@ -50,15 +57,17 @@ def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surrounding:
         arguments=_arguments(call),
         result=None if call.function is None else result_schema(call.function),
         bound=BoundReads(declaration, reads),
-        run_scope=run_id,
+        environment=surrounding.environment if scope is None else None,
+        run_scope=None if scope is None else run_id,
     )
     try:
-        own_key = cache_key(own)
-        if environment is None or unknown is not None:
-            return StepKey(own_key, own_key, unknown or "the environment is not known")
-        return StepKey(cache_key(replace(own, run_scope=None, environment=environment)), own_key)
+        return StepKey(cache_key(material), material, run_id, scope)
     except NotCanonical:
         return None
+
+
+def _own(material: CacheMaterial, run_id: str) -> CacheMaterial:
+    return replace(material, environment=None, run_scope=run_id)
 
 
 def _code(call: CachedCall) -> CodeIdentity | Unidentified | None:

@@ -99,7 +99,7 @@ class Consultation:
         """What the cache has for a key, or for the run's own one: on the host, or why not."""
         got = await self._caching.cache.get(key.digest)
         remote = _is_remote(got)
-        if isinstance(got, Failure) and key.own != key.digest:
+        if isinstance(got, Failure) and key.scope is None:
             got = await self._caching.cache.get(key.own)
         if isinstance(got, Failure):
             self._caching.metrics.count(REACTIONS["nothing"].counts, remote=remote)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from ...core.measured import MeasuredReads
 from ...core.outcome import Failure
 from ...core.owed import Owed, reads_digest
 from ...core.step_sandbox import MaterializationConflict
@@ -31,6 +32,9 @@ __all__ = ["REBASES", "Dispatch"]
 
 REBASES: Final = 3
 """How often a step begins anew because somebody else changed its files meanwhile."""
+
+
+_NO_READS: Final = MeasuredReads()
 
 
 @final
@@ -119,12 +123,15 @@ class Dispatch:
     async def _identify(self, transaction: CachingTransaction) -> Identified | None:
         """What the step reads, and its key, which nobody else in this engine dispatches then."""
         step = self._step
+        boundary = step.call.boundary
         while True:
-            measured = await transaction.measure(step.call.boundary)
-            if isinstance(measured, Failure):
-                return None
+            reads = _NO_READS
+            if boundary.reads or boundary.removes:
+                measured = await transaction.measure(boundary)
+                if isinstance(measured, Failure):
+                    return None
+                reads = measured.unwrap()
             self._caching.on_point(CachePoint.MEASURED)
-            reads = measured.unwrap()
             surrounding = await self._caching.surroundings.of(step.call.body)
             key = derive_key(step.call, reads, step.row.run_id, surrounding)
             if key is None:
