@@ -73,12 +73,15 @@ CASES: Final = (
     *(f"W{number}" for number in range(1, 30)),
     *(f"F{number}" for number in range(1, 40)),
     *(f"A{number}" for number in range(1, 10)),
+    *(f"O{number}" for number in range(35, 43)),
     *SANDBOX,
 )
-"""Every case of the stores, of workflows and their steps, of the wake bus, of the cache fold, of artifacts, and of the
-sandbox."""
+"""Every case of the stores, of workflows and their steps, of the wake bus, of the cache fold, of artifacts, of restarts,
+and of the sandbox."""
 
-_ID = re.compile(r"(?<![A-Z0-9])((?:SB|CB|[SWFAB])[1-9][0-9]*|[A-Z]_[0-9]{2}(?:_to_[A-Z]_[0-9]{2})?)(?![A-Z0-9])", re.I)
+_ID = re.compile(
+    r"(?<![A-Z0-9])((?:SB|CB|[SWFABO])[1-9][0-9]*|[A-Z]_[0-9]{2}(?:_to_[A-Z]_[0-9]{2})?)(?![A-Z0-9])", re.I
+)
 _RANGE = re.compile(r"(SB|CB|[A-Z])(-?)([0-9]+)(?: to [A-Z]*-?([0-9]+))?(?: on (\w+))?(?: in part)?$")
 
 

@@ -1,4 +1,4 @@
-"""What an engine tells the journals of its runs, over the hosts of the ledger."""
+"""What an engine tells the journals of its runs, also over restarts, on the hosts of the ledger."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from .engine_events_contract import EngineEventsContract
+from .engine_restart_contract import EngineRestartContract
 from .engine_world import EngineWorld, Host
 
 
@@ -17,4 +18,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> EngineWorld:
 
 
 class TestEngineEvents(EngineEventsContract):
+    pass
+
+
+class TestEngineRestarts(EngineRestartContract):
     pass
