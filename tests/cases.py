@@ -76,7 +76,7 @@ CASES: Final = (
     *(f"O{number}" for number in range(35, 43)),
     *SANDBOX,
 )
-"""Every case of the stores, of workflows and their steps, of the wake bus, of the cache fold, of artifacts, of restarts,
+"""Every case of the stores, of workflows and their steps, of the wake bus, of the cache fold, of artifacts, of restarts
 and of the sandbox."""
 
 _ID = re.compile(
