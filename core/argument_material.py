@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence, Sized
+from math import isfinite
 from typing import Final, TypeVar
 
 from .canonical_json import DEPTH, NotCanonical, Tagged, canonical_material
@@ -35,6 +36,8 @@ def _material(value: object, depth: int) -> object:
     """What `canonical_material` takes in the place of a value."""
     class_ = type(value)
     if class_ in _PLAIN:
+        if isinstance(value, float) and not isfinite(value):
+            raise NotCanonical(f"it is {value}, which JSON cannot hold")
         return value
     if depth > DEPTH:
         raise NotCanonical(f"it is nested more than {DEPTH} levels deep, or holds itself")
