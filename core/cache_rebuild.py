@@ -61,13 +61,18 @@ class Proof:
 
     def add(self, entries: Iterable[EntryRow]) -> list[str]:
         """Take note of entries of the type: the keys of which they say something."""
-        add, note = self.found.add_payload, self._note
+        add, retired, in_force = self.found.add_payload, self.found.retired, self._in_force
         keys: list[str] = []
         for entry in entries:
             row = add(entry.run_id, entry.seq, entry.no, entry.payload)
-            if row is not None:
-                note(row)
-                keys.append(row[0])
+            if row is None:
+                continue
+            key = row[0]
+            keys.append(key)
+            if key in in_force or row in retired:
+                self._note(row)
+            else:  # which is so for nearly every entry that says something
+                in_force[key] = (row,)
         return keys
 
     def union(self, carried: Carried) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, final
+
+from msgspec import Struct
 
 from .step_cache import RecordedRef
 
@@ -20,24 +22,33 @@ came from a shared tier."""
 Difference: TypeAlias = Literal["matching", "missing", "extra", "different"]
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+@final
+class Explanation(Struct, frozen=True, eq=False, gc=False):
     """What the journal says of one key; `ref` is the row that it is about. The rest says more, and does not compare.
 
     `rows` are all rows of the key that are in question; `action` and `reason` are those of a retirement, which stands
-    in the journal of `run_id` under `seq`; an unproven key names the run whose entries are missing.
+    in the journal of `run_id` under `seq`; an unproven key names the run whose entries are missing. A struct of
+    msgspec, since a rebuild makes one for each key that there ever was.
     """
 
     key_digest: str
     verdict: str
     ref: RecordedRef | None
-    action: str | None = field(default=None, compare=False)
-    reason: str | None = field(default=None, compare=False)
-    run_id: str | None = field(default=None, compare=False)
-    seq: int | None = field(default=None, compare=False)
-    rows: tuple[RecordedRef, ...] = field(default=(), compare=False)
-    difference: Difference | None = field(default=None, compare=False)
+    action: str | None = None
+    reason: str | None = None
+    run_id: str | None = None
+    seq: int | None = None
+    rows: tuple[RecordedRef, ...] = ()
+    difference: Difference | None = None
     """How the live head stands to it, in a verification; None where there is none and is to be none."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Explanation):
+            return NotImplemented
+        return (self.key_digest, self.verdict, self.ref) == (other.key_digest, other.verdict, other.ref)
+
+    def __hash__(self) -> int:
+        return hash((self.key_digest, self.verdict, self.ref))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ a head that was seen has its admission among what is read after it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final, final
+
+from msgspec.structs import replace
 
 from ..core.batch import Batch, Fenced
 from ..core.cache_entry import check_key, read_entry
@@ -124,7 +125,7 @@ class LedgerCacheFold:
 
 
 async def _rebuilt(reading: CacheReading) -> Rebuilt:
-    keys = tuple([explained async for explained in reading.explanations()])
+    keys = tuple(await reading.explanations())
     found = reading.proof.found
     return Rebuilt(
         len(reading.runs),
@@ -140,7 +141,7 @@ async def _rebuilt(reading: CacheReading) -> Rebuilt:
 async def _compared(reading: CacheReading) -> Verification:
     """How the heads stand to the journals. Of a row that is proven and cannot be read, that is the reason told."""
     keys: list[Explanation] = []
-    async for explained in reading.explanations():
+    for explained in await reading.explanations():
         differs = difference(explained, reading.live.get(explained.key_digest))
         damaged = explained.verdict == "restored" and await _is_damaged(reading.rows, explained.ref)
         keys.append(replace(explained, difference=differs, reason="damaged" if damaged else explained.reason))

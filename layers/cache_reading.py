@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final, final
 
@@ -86,12 +86,14 @@ class CacheReading:
             return Explanation(key, "restored", due)
         return self.proof.explain(key, self.live.get(key), recorded=False)
 
-    async def explanations(self) -> AsyncIterator[Explanation]:
+    async def explanations(self) -> list[Explanation]:
         """One for each key that has a head, or of which anything was found, in ascending order."""
-        for at, key in enumerate(sorted(self.proof.keys() | self.live.keys())):
-            if at % SLICE == 0:
-                await asyncio.sleep(0)
-            yield self.explain(key)
+        keys = sorted(self.proof.keys() | self.live.keys())
+        explained: list[Explanation] = []
+        for at in range(0, len(keys), SLICE):
+            explained += map(self.explain, keys[at : at + SLICE])
+            await asyncio.sleep(0)
+        return explained
 
     # --- reading --------------------------------------------------------------
 

@@ -63,13 +63,13 @@ class Player:
             case "evict":
                 assert await world.cache.evict(op.key) == Success(model.end(op.key) is not None)
             case "retire":
-                ref = model.end(op.key)
-                if ref is not None:
-                    why = provenance_entry(ACTIONS[op.number], ref)
-                    batch = world.cache.evicting(ref) + Batch((), (Append(op.run, (why,)),))
+                head = model.end(op.key)
+                if head is not None:
+                    why = provenance_entry(ACTIONS[op.number], head)
+                    batch = world.cache.evicting(head) + Batch((), (Append(op.run, (why,)),))
                     committed = good(await world.ledger.commit(batch))
                     assert isinstance(committed, Committed)
-                    assert committed.evicted == (ref,)
+                    assert committed.evicted == (head,)
             case "sweep":
                 swept = model.sweep(world.clock.now_ms() - op.number * 4)
                 assert await world.cache.sweep(op.number * 4) == Success(swept)
