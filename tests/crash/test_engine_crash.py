@@ -22,6 +22,7 @@ from stepwell.layers import clock
 from stepwell.layers import ledger as ledgers
 from stepwell.layers.ledger import CommitPoint
 
+from ..contract.told_runs import check_journals
 from . import engine_child
 from .engine_child import LATE_S, RUN, STEPS, Order, boards, is_once
 
@@ -32,15 +33,13 @@ ELSEWHERE = (
     CommitPoint.AFTER_BASES,
     CommitPoint.AFTER_WAITERS,
     CommitPoint.AFTER_SIGNALS,
-    CommitPoint.AFTER_JOURNALS,
-    CommitPoint.AFTER_ENTRIES,
     CommitPoint.AFTER_SOURCES,
     CommitPoint.AFTER_CHECKPOINTS,
     CommitPoint.AFTER_RECORDED,
     CommitPoint.AFTER_HEADS,
 )
-"""Points that the workflow does not pass: its state is small, it waits for nothing (see `test_wait_crash.py`), and it
-has no journal and no step cache (see `test_kill.py`)."""
+"""Points that the workflow does not pass: its state is small, it waits for nothing (see `test_wait_crash.py`), no entry
+of its journal has a source, and it has no step cache (see `test_kill.py`)."""
 
 POINTS = [point for point in CommitPoint if point not in ELSEWHERE]
 
@@ -68,9 +67,10 @@ def started() -> Generator[Processes]:
 
 
 async def read(database: Path) -> tuple[RunRow | None, dict[str, StepRow], int]:
-    """The run, its steps, and how often the board was changed."""
+    """The run, its steps, and how often the board was changed; its journal tells all of that, and nothing else."""
     async with build(ledgers.layer(database) | clock.layer()) as built:
         ledger = get(built.unwrap(), Ledger)
+        await check_journals(ledger)
         rows = (await ledger.steps(RUN)).unwrap()
         tip = (await ledger.tip(boards.key(RUN))).unwrap()
         return (await ledger.run(RUN)).unwrap(), {row.key: row for row in rows}, 0 if tip is None else tip.version
@@ -89,6 +89,7 @@ def test_a_run_survives_kills_at_every_commit_point(tmp_path: Path) -> None:
             order = Order(database=str(database), log=str(log), point=point.name, occurrence=occurrence)
             while (status := processes.run(order)) != 0:
                 assert status == -signal.SIGKILL
+                _ = asyncio.run(read(database))
                 kills[point] += 1
                 assert kills[point] < 100
             check(database, log)

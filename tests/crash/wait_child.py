@@ -48,10 +48,11 @@ from stepwell.layers import (
 )
 from stepwell.layers.ledger import CommitPoint
 from stepwell.layers.wake_bus import MemoryWakeBus
+from stepwell.services.journal import Journal
 from stepwell.services.ledger import Verdict
 from stepwell.services.wake_bus import WakeToken
 
-from ..contract.engine_world import until
+from ..contract.engine_world import given_journal, until
 from ..contract.ledger_double import LedgerDouble
 from ..contract.store_world import given_ledger
 
@@ -215,13 +216,13 @@ class Opened:
 @asynccontextmanager
 async def opened(database: Path, end: End, *workflows: AnyWorkflow) -> AsyncGenerator[Opened]:
     host = ledger.layer(database, durability="normal", on_point=end.pass_commit) | clock.layer()
-    async with build(host) as hosted:
+    async with build(host | journal.layer()) as hosted:
         double = EndingLedger(get(hosted.unwrap(), Ledger), end)
         bus = EndingBus(end)
         base = given_ledger(double) | clock.layer() | ids.layer() | bus.layer
         absent = artifacts.layer_noop() | step_cache.layer_noop() | step_sandbox.layer_noop()
-        kept = store.layer() | waiters.layer() | journal.layer()
-        services = base | kept | absent | engine.layer(workflows)
+        told = given_journal(get(hosted.unwrap(), Journal))  # over the ledger itself: the double knows no journals
+        services = base | store.layer() | waiters.layer() | told | absent | engine.layer(workflows)
         async with build(services) as built:
             env = built.unwrap()
             yield Opened(double, get(env, Store), get(env, Engine), bus)
