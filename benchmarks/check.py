@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from budget import Budget, Summary, number, summarise, table
+from cache import CACHE_BUDGETS
 from core_budgets import CORE_BUDGETS
 from floor import folder
 from run_budgets import RUN_BUDGETS, RUN_SIZE_BUDGETS
@@ -29,7 +30,14 @@ from world import World
 Result: TypeAlias = tuple[Budget[World], list[Summary]]
 
 # What holds a state of 10 MB comes last: a heap that large makes the collector's part in everything else larger.
-BUDGETS: tuple[Budget[World], ...] = (*RUN_BUDGETS, *STORE_BUDGETS, *SANDBOX_BUDGETS, *RUN_SIZE_BUDGETS, *CORE_BUDGETS)
+BUDGETS: tuple[Budget[World], ...] = (
+    *RUN_BUDGETS,
+    *STORE_BUDGETS,
+    *SANDBOX_BUDGETS,
+    *CACHE_BUDGETS,
+    *RUN_SIZE_BUDGETS,
+    *CORE_BUDGETS,
+)
 
 
 def chosen(only: str | None, budgets: Sequence[Budget[World]]) -> list[Budget[World]]:
