@@ -7,6 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from stepwell import Outcome, Unavailable, build, get
+from stepwell.core.cache_fold import PROJECTION
+from stepwell.layers import clock
+from stepwell.layers import journal as journals
+from stepwell.layers.ledger import MemoryLedger
+from stepwell.services.clock import ManualClock
+from stepwell.services.journal import JoinableJournal, Journal, JournalError
+
 from .journal_contract import (
     AppendContract,
     CheckpointContract,
@@ -21,7 +29,8 @@ from .journal_contract import (
 )
 from .journal_policy_contract import PolicyContract
 from .journal_world import World, open_world
-from .store_world import Host
+from .ledger_double import LedgerDouble
+from .store_world import Host, failure, given_ledger, success
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -73,3 +82,43 @@ class TestSpilling(SpillContract):
 
 class TestPolicies(PolicyContract):
     """Compaction by itself."""
+
+
+# --- without journals -------------------------------------------------------------
+
+
+async def check_absent(journal: Journal, because: str) -> None:
+    """Every call answers `Unavailable`, and says why."""
+    projected = await journal.project("run", PROJECTION)
+    answers: list[Outcome[object, object]] = [
+        projected,
+        await journal.append("run", "t", None),
+        await journal.entries("run"),
+        await journal.runs(),
+        await journal.checkpoint("run", 0, None),
+        await journal.latest_checkpoint("run"),
+        await journal.compact("run"),
+        await journal.rewind("run", -1),
+        await journal.verify(),
+    ]
+    for answer in answers:
+        why = failure(answer)
+        assert isinstance(why, Unavailable)
+        assert because in why.reason
+        assert why.applied == "no"
+    for follows in (journal.follow("run"), journal.states("run", PROJECTION)):
+        with pytest.raises(JournalError, match=because):
+            _ = await anext(follows)
+    assert not isinstance(journal, JoinableJournal)
+
+
+async def test_j27_the_absent_journal_fails_closed() -> None:
+    async with build(journals.layer_noop()) as built:
+        await check_absent(get(success(built), Journal), "there is no journal here")
+
+
+async def test_a_ledger_that_keeps_no_journals_says_so() -> None:
+    manual = ManualClock()
+    hosts = given_ledger(LedgerDouble(MemoryLedger(manual))) | clock.layer_test(manual)
+    async with build(journals.layer_test() | hosts) as built:
+        await check_absent(get(success(built), Journal), "keeps no journals")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -182,3 +183,10 @@ def test_j1_an_option_that_makes_no_sense(number: object) -> None:
 def _same(one: object, other: object) -> bool:
     """Equal, and of the same types: 1, 1.0 and True are three values."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def test_the_documentation_has_the_closed_set_of_events() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "journal.md").read_text("utf-8")
+    _, _, table = page.partition("| type | says |\n|---|---|\n")
+    rows = [line.strip("| ").split(" | ") for line in table.partition("\n\n")[0].splitlines()]
+    assert {event_type.strip("`"): says for event_type, says in rows} == dict(EVENTS)
