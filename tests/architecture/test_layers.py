@@ -41,6 +41,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.core.batch import Batch
+from stepwell.core.step_cache import CacheEntry, RecordedRef
 from stepwell.core.step_sandbox import UnsupportedBoundary
 from stepwell.layers import (
     app,
@@ -51,6 +52,7 @@ from stepwell.layers import (
     ids,
     ledger,
     revisions,
+    shared_tier,
     step_sandbox,
     store,
     waiters,
@@ -59,6 +61,7 @@ from stepwell.layers import (
 from stepwell.services.artifacts import Artifacts
 from stepwell.services.effect_dispatcher import Effect, EffectDispatcher
 from stepwell.services.ledger import News
+from stepwell.services.shared_tier import SharedTier
 from stepwell.services.step_sandbox import StepSandbox
 
 from .source import ROOT, Source, sources
@@ -78,14 +81,27 @@ SERVICES = {
     "wake_bus": WakeBus,
 }
 
-OF_THE_USER = {"effect_dispatcher": EffectDispatcher}
-"""Services that no application gives by itself: how an effect is delivered only its user knows."""
+OF_THE_USER = {"effect_dispatcher": EffectDispatcher, "shared_tier": SharedTier}
+"""Services that no application gives by itself: how an effect is delivered, and what is shared, only its user knows."""
 
 NO_LAYERS = {"driver": "Driver"}
 """Protocols that nobody composes: the engine hands one of its own to each run."""
 
 
-MODULES = (artifacts, clock, effect_dispatcher, engine, ids, ledger, revisions, step_sandbox, store, waiters, wake_bus)
+MODULES = (
+    artifacts,
+    clock,
+    effect_dispatcher,
+    engine,
+    ids,
+    ledger,
+    revisions,
+    shared_tier,
+    step_sandbox,
+    store,
+    waiters,
+    wake_bus,
+)
 
 
 # --- what the architecture says of them -----------------------------------------
@@ -238,6 +254,15 @@ ARTIFACTS_CALLS: Mapping[str, Callable[[Artifacts], Answer]] = {
     "put_stream": lambda a: a.put_stream(io.BytesIO()),
 }
 
+TIER_CALLS: Mapping[str, Callable[[SharedTier], Answer]] = {
+    "copy": lambda t: t.copy(DIGEST, lambda _: None),
+    "find": lambda t: t.find("key"),
+    "has": lambda t: t.has(DIGEST),
+    "publish": lambda t: t.publish(CacheEntry(RecordedRef("key", "run", 1), None, {}, 0)),
+    "put": lambda t: t.put(DIGEST, io.BytesIO()),
+    "withdraw": lambda t: t.withdraw("key"),
+}
+
 ENGINE_CALLS: Mapping[str, Callable[[Engine], Answer]] = {
     "cancel": lambda e: e.cancel("run"),
     "result": lambda e: e.result("run"),
@@ -298,6 +323,11 @@ async def test_absent_waiters_are_unavailable_in_every_call() -> None:
 async def test_absent_artifacts_are_unavailable_in_every_call() -> None:
     assert ARTIFACTS_CALLS.keys() == calls_of(Artifacts)
     await answers(artifacts.layer_noop(), Artifacts, ARTIFACTS_CALLS)
+
+
+async def test_an_absent_shared_tier_is_unavailable_in_every_call() -> None:
+    assert TIER_CALLS.keys() == calls_of(SharedTier)
+    await answers(shared_tier.layer_noop(), SharedTier, TIER_CALLS)
 
 
 async def test_an_absent_effect_dispatcher_is_unavailable() -> None:
