@@ -72,11 +72,14 @@ class Codec(Protocol):
 class _Outcome:
     """`Success[A] | Failure[E]`: one member, "success" or "failure".
 
-    Where E is a union, the failure's class is told by its place among the members, since their fields may agree.
+    Which member of a union E a failure is, is told by the member's name, since their fields may agree. It is not told
+    by its place: Python takes `A | B` and `B | A` for the same, and gives back whichever was made first. A record that
+    has a place was written before that was seen.
     """
 
     success: Codec
     failures: tuple[tuple[object, Codec], ...]
+    names: tuple[str, ...]
 
     def encode(self, value: object, what: str) -> bytes:
         return self._written(value, what, lambda codec: codec.encode)
@@ -92,8 +95,9 @@ class _Outcome:
         held = cast(Failure[object], value).failure()
         exact = [at for at, (member, _) in enumerate(self.failures) if type(held) is (get_origin(member) or member)]
         fitting = exact or [at for at, (member, _) in enumerate(self.failures) if _is_a(held, member)]
-        for at in fitting[:1]:
-            return b'{"failure":' + by(self.failures[at][1])(held, what) + b',"of":%d}' % at
+        for at in sorted(fitting, key=self.names.__getitem__)[:1]:
+            name = json.dumps(self.names[at]).encode()
+            return b'{"failure":' + by(self.failures[at][1])(held, what) + b',"of":' + name + b"}"
         raise TypeError(f"{what} is a Failure of {type(held).__name__}, which its annotation does not list")
 
     def decode(self, data: bytes, what: str) -> object:
@@ -101,9 +105,10 @@ class _Outcome:
         if "success" in raw:
             return Success(self.success.decode(_dump(raw["success"]), what))
         of = raw.get("of")
-        if not isinstance(of, int) or of >= len(self.failures):
-            raise TypeError(f"{what} is a failure of a kind that its annotation does not list")
-        _, codec = self.failures[of]
+        place = self.names.index(of) if isinstance(of, str) and of in self.names else of
+        if type(place) is not int or not 0 <= place < len(self.failures):
+            raise TypeError(f"{what} is a failure of a kind that its annotation does not list: {of!r}")
+        _, codec = self.failures[place]
         return Failure(codec.decode(_dump(raw["failure"]), what))
 
 
@@ -138,7 +143,20 @@ def _outcome(annotation: object) -> _Outcome | None:
     held = {get_origin(member): get_args(member)[0] for member in members}
     failures = _members(held[Failure]) if Failure in held else ()
     success = held.get(Success)
-    return _Outcome(_codec(success), tuple((member, _codec(member)) for member in failures))
+    return _Outcome(_codec(success), tuple((member, _codec(member)) for member in failures), _names(failures))
+
+
+def _names(members: tuple[object, ...]) -> tuple[str, ...]:
+    """What each member is called in a record: by its class alone, if no other one is called so."""
+    short = [_name(member) for member in members]
+    return tuple(
+        name if short.count(name) == 1 else f"{getattr(member, '__module__', '')}.{member!r}"
+        for name, member in zip(short, members, strict=True)
+    )
+
+
+def _name(member: object) -> str:
+    return member.__qualname__ if isinstance(member, type) and get_origin(member) is None else repr(member)
 
 
 # --- inside other types -------------------------------------------------------

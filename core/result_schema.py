@@ -60,9 +60,10 @@ def schema_of(annotation: object) -> str:
 def _form(annotation: object) -> _Form:
     if not _holds_an_outcome(annotation):
         return ["schema", fingerprint(compile_schema(annotation, finite=False).schema)]
-    origin = get_origin(annotation)
-    name = "union" if origin in (typing.Union, types.UnionType) else repr(origin)
-    return [name, *map(_form, get_args(annotation))]
+    origin, parts = get_origin(annotation), [_form(part) for part in get_args(annotation)]
+    if origin in (typing.Union, types.UnionType):
+        return ["union", *sorted(parts, key=repr)]  # Python takes a union in any order for the same
+    return [repr(origin), *parts]
 
 
 def _holds_an_outcome(annotation: object) -> bool:

@@ -276,6 +276,38 @@ def test_a_failure_is_told_by_its_exact_type_first(held: bool | int | str) -> No
     assert repr(back) == repr(Failure(held))
 
 
+def test_a_failure_is_recorded_by_its_name_since_a_union_has_no_order() -> None:
+    """What is made of `Busy | Declined` first decides what Python gives for `Declined | Busy` from then on."""
+    codec = codec_of(Success[int] | Failure[Declined | Busy])
+    assert codec.encode(Failure(Busy("x")), "it") == b'{"failure":{"reason":"x"},"of":"Busy"}'
+    assert codec.decode(b'{"failure":{"reason":"x"},"of":"Declined"}', "it") == Failure(Declined("x"))
+    assert codec.decode(b'{"failure":{"reason":"x"},"of":1}', "it") == Failure(Busy("x"))  # as it was recorded before
+
+
+@pytest.mark.parametrize("of", ["Gone", -1, 2, None, 0.0, [], True])
+def test_a_failure_that_is_not_listed_is_refused(of: object) -> None:
+    codec = codec_of(Success[int] | Failure[Declined | Busy])
+    with pytest.raises(TypeError, match="does not list"):
+        _ = codec.decode(json.dumps({"failure": {"reason": "x"}, "of": of}).encode(), "it")
+
+
+def test_members_of_one_name_are_told_apart() -> None:
+    def made() -> type[Declined]:
+        @dataclass(frozen=True)
+        class Declined(Busy):
+            pass
+
+        return Declined
+
+    one, other = made(), made()
+    other.__module__ = "elsewhere"
+    codec = codec_of(Success[int] | Failure[one | other])  # type: ignore[valid-type]  # made while this runs
+    for cls in (one, other):
+        back = codec.decode(codec.encode(Failure(cls("x")), "it"), "it")
+        assert isinstance(back, Failure)
+        assert type(back.failure()) is cls
+
+
 def test_an_outcome_that_its_annotation_does_not_list_is_refused() -> None:
     codec = codec_of(Success[int] | Failure[Declined])
     for value in (7, Failure(Busy("x")), Failure("x")):
