@@ -59,14 +59,14 @@ class Bare:
 
     async def append(self) -> float:
         """The seconds that one commit of the rows took, which are at hand."""
-        rows: list[tuple[object, ...]] = []
+        rows: list[tuple[int | str | bytes | None, ...]] = []
         for _ in range(ENTRIES):
             self._no += 1
             body = encode(payload(self._no))
             rows.append((self._no, 1, self._no, TYPE, 1_700_000_000_000, None, None, body, None, 0, os.urandom(32)))
         began = time.perf_counter()
         self._cursor.execute("begin immediate")
-        self._cursor.executemany("insert into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)  # pyright: ignore[reportArgumentType]
+        self._cursor.executemany("insert into entry values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._cursor.execute("commit")
         return time.perf_counter() - began
 

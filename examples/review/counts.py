@@ -54,7 +54,7 @@ def count_words(workspace: Workspace, path: str) -> int:
 
 def add_up(workspace: Workspace) -> int:
     """The sum of what was counted."""
-    total = sum(json.loads(workspace.read_text(path)) for path in workspace.glob("counts/**"))
+    total = sum(int(workspace.read_text(path)) for path in workspace.glob("counts/**"))
     workspace.write_text("total.json", json.dumps(total))
     return total
 

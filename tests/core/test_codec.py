@@ -292,12 +292,12 @@ def test_a_failure_that_is_not_listed_is_refused(of: object) -> None:
 
 
 def test_members_of_one_name_are_told_apart() -> None:
-    def made() -> type[Declined]:
+    def made() -> type[Busy]:
         @dataclass(frozen=True)
-        class Declined(Busy):
+        class Again(Busy):
             pass
 
-        return Declined
+        return Again
 
     one, other = made(), made()
     other.__module__ = "elsewhere"
