@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from operator import attrgetter
+from collections.abc import Collection, Iterable, Sequence
 
 from ...core.entry import EntryRow, RewindRow
 from ...core.journal import Source
@@ -12,7 +11,7 @@ from . import journal_statements as sql
 from .connection import Connection
 from .journal_rows import DamagedRow, read_checkpoint, read_entry, read_journal, read_rewind, read_source
 from .reading import snapshot
-from .rows import MOST, Row, Value, bounded
+from .rows import MOST, Row, Value, bounded, to_integer
 
 __all__ = [
     "checkpoints",
@@ -40,7 +39,7 @@ def journals(connection: Connection, after: str | None, limit: int) -> tuple[Jou
 def entries(
     connection: Connection, run_id: str, after: int | None, event_types: Collection[str] | None, limit: int
 ) -> EntryPage:
-    """A page costs as many entries as it has, for each of the types: others are not looked at."""
+    """A page looks at no more entries than it has, for each of the types, and reads those that it has."""
     with snapshot(connection):
         place = connection.row(sql.JOURNAL_PLACE, run_id)
         if place is None:
@@ -50,29 +49,44 @@ def entries(
         if event_types is None:
             found = _page(connection, run_id, jno, begin, more)
         else:
-            types = sorted(set(event_types))
-            rows = [row for each in types for row in connection.rows(sql.ENTRIES_OF_TYPE, jno, each, begin, more)]
-            found = sorted((read_entry(run_id, row) for row in rows), key=attrgetter("seq"))
+            found = _page_of_types(connection, run_id, jno, begin, more, event_types)
     return EntryPage(tuple(found[:limit]), len(found) > limit, floor if isinstance(floor, int) else None)
 
 
 def _page(connection: Connection, run_id: str, jno: Value, begin: int, more: int) -> list[EntryRow]:
     try:
-        rows = connection.rows(sql.ENTRIES, jno, begin, more)
-    except UnicodeDecodeError:
-        rows = _one_by_one(connection, run_id, jno, begin, more)
-    return [read_entry(run_id, row) for row in rows]
+        return [read_entry(run_id, row) for row in connection.rows(sql.ENTRIES, jno, begin, more)]
+    except UnicodeDecodeError:  # one of them has no text where text belongs
+        return _entries_at(connection, run_id, connection.rows(sql.ENTRY_PLACES, jno, begin, more))
 
 
-def _one_by_one(connection: Connection, run_id: str, jno: Value, begin: int, more: int) -> list[Row]:
-    """The same, and of one that has no text where text belongs its number."""
-    rows: list[Row] = []
-    for (seq,) in connection.rows(sql.ENTRY_NUMBERS, jno, begin, more):
+def _page_of_types(
+    connection: Connection, run_id: str, jno: Value, begin: int, more: int, event_types: Collection[str]
+) -> list[EntryRow]:
+    places: list[Row] = []
+    last: Value = MOST
+    for event_type in set(event_types):
+        places += connection.rows(sql.ENTRY_PLACES_OF_TYPE, jno, event_type, begin, last, more)
+        places.sort(key=_seq_at)
+        if len(places) >= more:  # of the other types nothing later is on the page
+            del places[more:]
+            last = places[-1][0]
+    return _entries_at(connection, run_id, places)
+
+
+def _seq_at(place: Row) -> int:
+    return to_integer(place[0])
+
+
+def _entries_at(connection: Connection, run_id: str, places: Iterable[Row]) -> list[EntryRow]:
+    """The entries at these places, which are their numbers in the journal and in the table."""
+    found: list[EntryRow] = []
+    for seq, no in places:
         try:
-            rows += connection.rows(sql.ONE_ENTRY, jno, seq)
+            found += [read_entry(run_id, row) for row in connection.rows(sql.ENTRY_AT, no)]
         except UnicodeDecodeError as error:
             raise DamagedRow(f"the entry {seq!r} of the run {run_id!r} cannot be read: {error}") from None
-    return rows
+    return found
 
 
 def newest(connection: Connection, limit: int) -> tuple[EntryRow, ...]:

@@ -20,8 +20,9 @@ __all__ = [
     "DELETE_RECORDED",
     "DELETE_REWINDS",
     "ENTRIES",
-    "ENTRIES_OF_TYPE",
-    "ENTRY_NUMBERS",
+    "ENTRY_AT",
+    "ENTRY_PLACES",
+    "ENTRY_PLACES_OF_TYPE",
     "FEW_HEADS_BEFORE",
     "HAS_CHECKPOINT",
     "HAS_ENTRY",
@@ -47,7 +48,6 @@ __all__ = [
     "LAST_REWIND",
     "MANY_HEADS_BEFORE",
     "NEWEST",
-    "ONE_ENTRY",
     "PROVENANCE",
     "RECORDED",
     "RECORDED_OF",
@@ -162,12 +162,11 @@ ENTRY_COLUMNS: Final = "no, seq, type, at_ms, source, source_seq, spilled, chain
 
 ENTRIES: Final = f"select {ENTRY_COLUMNS} from entry where jno = ? and seq > ? order by seq limit ?"
 
-ENTRIES_OF_TYPE: Final = f"""
-select {ENTRY_COLUMNS} from entry where jno = ? and type = ? and seq > ? order by seq limit ?"""
-
-# Of entries among which is one that has no text where text belongs: only their numbers, and then one by one.
-ENTRY_NUMBERS: Final = "select seq from entry where jno = ? and seq > ? order by seq limit ?"
-ONE_ENTRY: Final = f"select {ENTRY_COLUMNS} from entry where jno = ? and seq = ?"
+# Where entries are, by an index alone, to be read one by one.
+ENTRY_PLACES: Final = "select seq, no from entry where jno = ? and seq > ? order by seq limit ?"
+ENTRY_PLACES_OF_TYPE: Final = """
+select seq, no from entry where jno = ? and type = ? and seq > ? and seq <= ? order by seq limit ?"""
+ENTRY_AT: Final = f"select {ENTRY_COLUMNS} from entry where no = ?"
 
 OF_ALL_RUNS: Final = f"""
 select j.run_id, {", ".join(f"e.{column}" for column in ENTRY_COLUMNS.split(", "))}

@@ -279,7 +279,7 @@ async def test_a_database_of_version_3_gets_journals(tmp_path: Path) -> None:
         (sql.CUT_ABOVE, "entry_seq (jno=? AND seq>?)"),
         (sql.CUT_BELOW, "entry_seq (jno=? AND seq<?)"),
         (sql.ENTRIES, "entry_seq (jno=? AND seq>?)"),
-        (sql.ENTRIES_OF_TYPE, "entry_type (jno=? AND type=? AND seq>?)"),
+        (sql.ENTRY_PLACES_OF_TYPE, "COVERING INDEX entry_type (jno=? AND type=? AND seq>? AND seq<?)"),
         (sql.PROVENANCE, "entry_provenance"),
         (sql.SOURCES, "(jno=? AND (source,source_seq)>(?,?))"),
         (sql.JOURNALS, "run_id>?"),
