@@ -72,9 +72,8 @@ class ChainWalk:
         return None
 
     def _is_linked(self, rewind: RewindRow) -> bool:
-        kept = START if self._last < 0 or not self._known else self._chain
-        chain = link_rewind(kept, self._run_id, rewind.generation, rewind.from_seq, rewind.to_seq, rewind.at_ms)
-        return chain == rewind.chain and rewind.run_id == self._run_id
+        place = (rewind.generation, rewind.from_seq, rewind.to_seq, rewind.at_ms)
+        return rewind.run_id == self._run_id and rewind.chain == link_rewind(self._chain, self._run_id, *place)
 
 
 def entries_between(first: int, last: int, rewinds: Iterable[RewindRow]) -> int:

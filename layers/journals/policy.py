@@ -14,9 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, final
 
-from ...core.journal_chain import entries_between
 from ...core.model import Unavailable
-from ...core.outcome import Failure, Outcome, Success
+from ...core.outcome import Failure, Outcome
 from ...services.clock import Clock
 from ...services.journal_rows import JournalRows
 from .trimming import Trimming
@@ -25,6 +24,9 @@ __all__ = ["CAPTURE_MS", "Compaction", "CompactionPolicy"]
 
 CAPTURE_MS: Final = 30_000
 """How long a capture may take, in milliseconds of the clock."""
+
+KEPT: Final = 10_000
+"""Of how many journals it is known when to look at them again; of others it is asked."""
 
 _log: Final = logging.getLogger("stepwell.journal")
 
@@ -62,6 +64,9 @@ class CompactionPolicy:
         if seq < self._look_at.get(run_id, 0) or run_id in self._busy:
             return
         self._busy.add(run_id)
+        if len(self._look_at) > KEPT:
+            self._look_at.clear()
+            self._noted.clear()
         threshold = self._option.entry_threshold
         try:
             count = await self._count(run_id, seq)
@@ -97,21 +102,16 @@ class CompactionPolicy:
         if journal is not None:
             await self.appended(run_id, journal.last_seq)
             missing = self._look_at.get(run_id, 0) - journal.last_seq
-            self._noted[run_id] += max(0, self._option.entry_threshold - missing)
+            self._noted[run_id] = self._noted.get(run_id, 0) + max(0, self._option.entry_threshold - missing)
 
     async def _count(self, run_id: str, seq: int) -> Outcome[int, Unavailable]:
-        """How many entries there are up to `seq`. A forgotten journal is thought to have those from before, too."""
+        """How many entries there are up to `seq`."""
         read = await self._rows.journal(run_id)
         if isinstance(read, Failure):
             return read
         journal = read.unwrap()
-        if journal is None:
-            return Success(0)
-        rewinds = await self._rows.rewinds(run_id)
-        if isinstance(rewinds, Failure):
-            return rewinds
-        first = 0 if journal.floor is None else journal.floor
-        return Success(entries_between(first, seq, rewinds.unwrap()))
+        floor = None if journal is None else journal.floor
+        return await self._trimming.count(run_id, 0 if floor is None else floor, seq)
 
     async def _compact(self, run_id: str, seq: int) -> None:
         try:

@@ -166,7 +166,7 @@ class Trimming:
         carried = await self._carried(journal, first - 1, seq)
         if isinstance(carried, Failure):
             return carried
-        count = await self._count(run_id, first, seq - 1)
+        count = await self.count(run_id, first, seq - 1)
         if isinstance(count, Failure):
             return count
         return Success(_Plan((*fence, _stands(journal)), CompactJournal(run_id, seq, carried.unwrap()), count.unwrap()))
@@ -175,6 +175,7 @@ class Trimming:
 
     async def rewind(self, run_id: str, to_seq: int) -> Outcome[int, Compacted | Unavailable]:
         """As `Journal.rewind` says."""
+        planned = -1
 
         async def plan(_fence: tuple[RunFence, ...]) -> _Planned[Compacted | Unavailable]:
             changes = await self._cache_changes()  # first: what is said of the cache after this is not lost
@@ -186,6 +187,8 @@ class Trimming:
             journal = read.unwrap()
             if journal is None or to_seq >= journal.last_seq:
                 return Success(None)
+            nonlocal planned
+            planned = journal.last_seq
             if journal.floor is not None and to_seq < journal.floor:
                 return Failure(Compacted(run_id, journal.floor))
             kept = await self._last_upto(journal, to_seq)
@@ -195,7 +198,7 @@ class Trimming:
 
         done = await self._commit(run_id, None, plan)
         if isinstance(done, Success):
-            return await self._rewound(run_id) if done.unwrap() else done
+            return await self._rewound(run_id, planned, done.unwrap()) if done.unwrap() else done
         failure = done.failure()
         if isinstance(failure, Fenced):
             raise RuntimeError(f"a rewind was refused, which has no owner: {failure}")
@@ -205,7 +208,7 @@ class Trimming:
         self, journal: JournalRow, to_seq: int, changes: tuple[CacheAt, ...]
     ) -> Outcome[_Plan | None, Unavailable]:
         run_id = journal.run_id
-        count = await self._count(run_id, to_seq + 1, journal.last_seq)
+        count = await self.count(run_id, to_seq + 1, journal.last_seq)
         if isinstance(count, Failure) or count.unwrap() == 0:
             return count if isinstance(count, Failure) else Success(None)
         carried = await self._carried(journal, to_seq, None)
@@ -214,13 +217,10 @@ class Trimming:
         write = RewindJournal(run_id, to_seq, carried.unwrap())
         return Success(_Plan((_stands(journal), *changes), write, count.unwrap()))
 
-    async def _rewound(self, run_id: str) -> Outcome[int, Unavailable]:
-        """How many entries the last rewind removed; there may have been more than when it was planned."""
+    async def _rewound(self, run_id: str, planned: int, count: int) -> Outcome[int, Unavailable]:
+        """How many entries the last rewind removed: those that were planned up to a number, and what came after it."""
         read = await self._rows.rewinds(run_id)
-        if isinstance(read, Failure):
-            return read
-        *before, last = read.unwrap()
-        return Success(entries_between(last.to_seq + 1, last.from_seq, before))
+        return read if isinstance(read, Failure) else Success(count + read.unwrap()[-1].from_seq - planned)
 
     async def _cache_changes(self) -> Outcome[tuple[CacheAt, ...], Unavailable]:
         if not isinstance(self._rows, CacheRows):
@@ -267,11 +267,16 @@ class Trimming:
                 return Failure(Unavailable(f"the journal of {run_id!r} cannot be changed: {failure}", "no"))
         return Failure(Unavailable(f"the journal of {run_id!r} was changed by others all the time", "no"))
 
-    async def _count(self, run_id: str, first: int, last: int) -> Outcome[int, Unavailable]:
-        read = await self._rows.rewinds(run_id)
+    async def count(self, run_id: str, first: int, last: int) -> Outcome[int, Unavailable]:
+        """How many entries there are from one number to another, both included."""
+        read = await self._rows.entries(run_id, after=first - 1, limit=1)
         if isinstance(read, Failure):
             return read
-        return Success(entries_between(first, last, read.unwrap()))
+        rewinds = await self._rows.rewinds(run_id)
+        if isinstance(rewinds, Failure):
+            return rewinds
+        found = read.unwrap().entries  # those before it may be of a journal that was forgotten
+        return Success(entries_between(found[0].seq, last, rewinds.unwrap()) if found else 0)
 
     async def _carried(self, journal: JournalRow, after: int, below: int | None) -> Outcome[bytes, Unavailable]:
         """What the entries between say of the step cache, with what was carried before."""

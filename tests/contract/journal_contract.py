@@ -30,6 +30,7 @@ from stepwell.core.journal import (
     Tampered,
     Verified,
 )
+from stepwell.core.journal_writes import ForgetJournal
 from stepwell.core.kind import is_dict
 from stepwell.core.provenance import provenance_entry, read_carried
 from stepwell.core.step_cache import RecordedRef
@@ -900,6 +901,65 @@ class VerifyContract:
         _ = success(await journal.append("stepwell:step-cache", "t", None))
         assert success(await journal.verify()) == Verified(0, 1)
         assert success(await journal.runs()) == ()
+
+    async def test_a_journal_that_was_forgotten_is_whole_and_goes_on(self, world: World) -> None:
+        journal, ledger = await world.journal(), await world.ledger()
+        for run_id in (RUN, "other"):
+            for number in range(4):
+                _ = success(await journal.append(run_id, "t", number, source=Source("s", number)))
+            _ = success(await journal.rewind(run_id, 2))
+        _ = success(await journal.checkpoint(RUN, 1, None))
+        _ = success(await journal.compact(RUN))
+        _ = success(await ledger.commit(Batch((), (ForgetJournal(RUN), ForgetJournal("other")))))
+        assert success(await journal.runs()) == ()
+        assert success(await journal.verify()) == Verified(0, 0)
+        for run_id in (RUN, "other"):
+            assert await seqs(journal, run_id) == []
+            for number in range(3):
+                appended = success(await journal.append(run_id, "t", number, source=Source("s", number)))
+                assert appended == Appended(4 + number, duplicate=False)
+        assert success(await journal.verify()) == Verified(2, 6)
+        _ = success(await journal.rewind(RUN, 5))
+        _ = success(await journal.rewind("other", -1))
+        assert success(await journal.verify()) == Verified(1, 2)
+        await fill(journal, 2)
+        await fill(journal, 2, "other")
+        _ = success(await journal.checkpoint(RUN, 7, None))
+        assert success(await journal.compact(RUN)) == 2
+        _ = success(await journal.checkpoint("other", 7, None))
+        assert success(await journal.compact("other")) == 0
+        assert success(await journal.verify()) == Verified(2, 4)
+        await world.restart()
+        assert success(await (await world.journal()).verify()) == Verified(2, 4)
+
+    async def test_who_changes_a_journal_meanwhile_is_no_damage(self, world: World) -> None:
+        verifying, changing = await world.journal(page_size=2), await world.journal()
+        await fill(changing, 10)
+        done = False
+
+        async def change() -> None:
+            nonlocal done
+            for number in range(12):
+                source = Source("s", number)
+                last = success(await changing.append(RUN, "t", number, source=source)).seq
+                _ = success(await changing.append("other", "t", number, source=source))
+                if number % 4 == 1:
+                    _ = success(await changing.checkpoint(RUN, last, None))
+                    _ = success(await changing.compact(RUN))
+                if number % 4 == 3:
+                    _ = success(await changing.rewind(RUN, last - 1))
+            done = True
+
+        task = asyncio.create_task(change())
+        verified = 0
+        while not done and not task.done():
+            looked = await verifying.verify()
+            # It may give up on a journal that never stands still; it does not call that damage.
+            assert isinstance(looked, Success) or isinstance(looked.failure(), Unavailable), looked
+            verified += 1
+        await task
+        assert verified > 1
+        assert success(await verifying.verify()).entries > 0
 
 
 class SpillContract:
