@@ -13,9 +13,11 @@ from stepwell import (
     Accepted,
     AnyWorkflow,
     Boundary,
+    Clock,
     Command,
     Failure,
     Layer,
+    Ledger,
     MaterializationConflict,
     Materialized,
     Outcome,
@@ -38,10 +40,12 @@ from stepwell.core.step_cache import CacheEntry, CacheMiss, RecordedRef
 from stepwell.core.step_sandbox import EvidenceLevel, ExecuteFailure, LimitExceeded
 from stepwell.layers import step_cache
 from stepwell.layers.cache_metrics import CacheMetrics
+from stepwell.layers.combined_cache import CombinedStepCache
 from stepwell.layers.engine import EngineOptions, LedgerEngine
 from stepwell.layers.step_cache import LedgerStepCache
 from stepwell.services.artifacts import Artifacts
 from stepwell.services.journal_rows import CacheRows
+from stepwell.services.shared_tier import SharedTier
 from stepwell.services.step_cache import StepCache
 from stepwell.services.step_sandbox import CachingTransaction
 
@@ -215,6 +219,7 @@ class CachedWorld:
         self.files = files
         self.calls = Counter[str]()
         self.meddlings = Meddlings()
+        self.tier: SharedTier | None = None
 
     @asynccontextmanager
     async def engine(self, *workflows: AnyWorkflow, **options: object) -> AsyncGenerator[Cached]:
@@ -235,7 +240,8 @@ class CachedWorld:
         def given_artifacts() -> Iterator[Artifacts]:
             yield artifacts
 
-        return cast("Layer[Steps, Steps]", given_sandbox | given_artifacts | step_cache.layer_test())
+        cache = step_cache.layer_test() if self.tier is None else combined(self.tier)
+        return cast("Layer[Steps, Steps]", given_sandbox | given_artifacts | cache)
 
     def shout(self, workspace: Workspace) -> str:
         """A body that reads `in.txt` and writes `out/r`."""
@@ -246,6 +252,16 @@ class CachedWorld:
     def flow(self, boundary: Boundary = BOUNDARY, version: str = "1") -> AnyWorkflow:
         """A workflow of one cached step that shouts."""
         return flow_of(self.shout, boundary, version)
+
+
+def combined(tier: SharedTier) -> Layer[StepCache, Clock | Ledger]:
+    """The step cache of the ledger, with this tier behind it."""
+
+    @provides
+    def recipe(ledger: Ledger, clock: Clock) -> Iterator[StepCache]:
+        yield CombinedStepCache(LedgerStepCache(ledger, clock), tier, clock, publication="deferred", lookups=None)
+
+    return recipe
 
 
 def flow_of(body: Callable[[Workspace], R], boundary: Boundary = BOUNDARY, version: str | None = "1") -> AnyWorkflow:

@@ -1,0 +1,68 @@
+"""Permits: one holder of a key at a time, in turn, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from stepwell import Boundary
+from stepwell.layers.driver.permits import Permit, Permits, Places
+
+
+async def test_holders_of_a_key_follow_one_another_in_turn() -> None:
+    permits, order = Permits(), list[int]()
+    inside = 0
+
+    async def hold(number: int) -> None:
+        nonlocal inside
+        with Permit(permits) as permit:
+            assert await permit.take("k") == (number > 0)
+            assert not await permit.take("k")
+            inside += 1
+            assert inside == 1
+            await asyncio.sleep(0)
+            order.append(number)
+            inside -= 1
+
+    await asyncio.gather(*map(hold, range(5)))
+    assert order == [0, 1, 2, 3, 4]
+    assert len(permits) == 0
+
+
+async def test_who_leaves_while_waiting_is_passed_over_also_at_the_moment_of_its_turn() -> None:
+    permits = Permits()
+    assert not await permits.take("k")
+    waiting = [asyncio.ensure_future(permits.take("k")) for _ in range(3)]
+    await asyncio.sleep(0)
+    _ = waiting[0].cancel()
+    permits.give_back("k")  # it is the second one's turn
+    _ = waiting[1].cancel()  # which leaves at the same moment
+    for left in waiting[:2]:
+        with suppress(asyncio.CancelledError):
+            _ = await left
+    assert await waiting[2]
+    permits.give_back("k")
+    assert len(permits) == 0
+
+
+async def test_another_key_is_held_in_place_of_the_first() -> None:
+    permits = Permits()
+    with Permit(permits) as permit:
+        _ = await permit.take("a")
+        _ = await permit.take("b")
+        assert len(permits) == 1
+        assert not await permits.take("a")
+    assert len(permits) == 1
+
+
+async def test_places_that_meet_wait_and_others_do_not() -> None:
+    places, order = Places(), list[str]()
+
+    async def hold(name: str, *writes: str) -> None:
+        async with places.hold(Boundary(writes=writes)):
+            order.append(f"+{name}")
+            await asyncio.sleep(0)
+            order.append(f"-{name}")
+
+    await asyncio.gather(hold("a", "out/**"), hold("b", "out/x"), hold("c", "other"))
+    assert order == ["+a", "+c", "-a", "-c", "+b", "-b"]
