@@ -23,6 +23,7 @@ from stepwell import (
     provide,
     provides,
 )
+from stepwell.layers.recipe import Refused
 
 
 class A:
@@ -95,6 +96,21 @@ def other_a() -> Iterator[A]:
 @provides
 async def refused_a() -> Outcome[A, str]:
     return Failure("no a")
+
+
+@provides
+async def refusing_c(a: A) -> AsyncIterator[C]:
+    try:
+        raise Refused(f"no c over {a.tag}")
+        yield C(a)  # pyright: ignore[reportUnreachable]
+    finally:
+        log.append("-c")
+
+
+@provides
+def refusing_b(a: A) -> Iterator[B]:
+    raise Refused(f"no b over {a.tag}")
+    yield B(a)  # pyright: ignore[reportUnreachable]
 
 
 @provides
@@ -249,6 +265,14 @@ async def test_an_expected_failure_is_handed_on_as_it_is() -> None:
     async with build(diamond.override(refused_a)) as built:
         assert built == Failure(Failed(A, "no a"))
     assert log == []
+
+
+async def test_a_generator_refuses_by_raising_what_is_then_the_cause() -> None:
+    async with build(diamond.override(refusing_c)) as built:
+        assert built == Failure(Failed(C, "no c over a"))
+    assert log == ["+a", "+b", "-c", "-b", "-a"]
+    async with build(diamond.override(refusing_b)) as built:
+        assert built == Failure(Failed(B, "no b over a"))
 
 
 # --- release --------------------------------------------------------------------
