@@ -14,8 +14,7 @@ from stepwell.core.journal import InvalidEvent, Source
 from stepwell.layers.journal import Compaction
 from stepwell.services.journal_rows import JournalRow
 
-from .journal_contract import RUN, fill, seqs
-from .journal_world import JournalDouble, World, rows_of
+from .journal_world import RUN, JournalDouble, World, fill, rows_of, seqs
 from .store_world import failure, success
 from .waiters_world import turns
 

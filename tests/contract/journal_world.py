@@ -10,9 +10,10 @@ from typing import TypeAlias
 from stepwell import Artifacts, Failure, Layer, Ledger, ManualClock, Outcome, Success, Unavailable, build, get, provides
 from stepwell.core.batch import Batch, ChangeRun, InsertRun, NoRun
 from stepwell.core.entry import EntryRow, RewindRow
-from stepwell.core.journal import Entry, Source
+from stepwell.core.journal import Entry, Projection, Source
 from stepwell.core.redaction import Redactor
 from stepwell.core.run import RunRow
+from stepwell.core.step_cache import RecordedRef
 from stepwell.layers import clock
 from stepwell.layers import journal as journals
 from stepwell.layers import ledger as ledgers
@@ -25,6 +26,8 @@ from .ledger_double import LedgerDouble
 from .store_world import Host, given_ledger, success
 
 NOW_MS = 1_700_000_000_000
+RUN = "run"
+ROW = RecordedRef("k" * 64, RUN, 3)
 
 Around: TypeAlias = Callable[[Ledger], Ledger]
 Built: TypeAlias = Outcome[Journal, object]
@@ -198,3 +201,20 @@ async def payloads(journal: Journal, run_id: str, after: int | None = None) -> l
 async def first(following: AsyncIterator[Entry], count: int) -> list[Entry]:
     """The next so many entries."""
     return [await anext(following) for _ in range(count)]
+
+
+def added(total: int, entry: Entry) -> int:
+    assert isinstance(entry.payload, int)
+    return total + entry.payload
+
+
+SUM: Projection[int] = Projection(lambda: 0, added)
+
+
+async def fill(journal: LedgerJournal, count: int, run_id: str = RUN) -> None:
+    for number in range(count):
+        _ = success(await journal.append(run_id, "t", number))
+
+
+async def seqs(journal: LedgerJournal, run_id: str = RUN, after: int | None = None) -> list[int]:
+    return [entry.seq for entry in await entries(journal, run_id, after)]

@@ -15,19 +15,11 @@ from stepwell.layers.ledger import MemoryLedger
 from stepwell.services.clock import ManualClock
 from stepwell.services.journal import JoinableJournal, Journal, JournalError
 
-from .journal_contract import (
-    AppendContract,
-    CheckpointContract,
-    CompactionContract,
-    FenceContract,
-    JoinContract,
-    ReadContract,
-    RewindContract,
-    SlotContract,
-    SpillContract,
-    VerifyContract,
-)
+from .journal_contract import AppendContract, FenceContract, JoinContract, SlotContract
 from .journal_policy_contract import PolicyContract
+from .journal_reading_contract import ReadContract, SpillContract
+from .journal_trimming_contract import CheckpointContract, CompactionContract, RewindContract
+from .journal_verify_contract import VerifyContract
 from .journal_world import World, open_world
 from .ledger_double import LedgerDouble
 from .store_world import Host, failure, given_ledger, success

@@ -1,0 +1,71 @@
+"""Ledgers that come in between a journal and the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+from msgspec.structs import replace
+
+from stepwell import Failure, Ledger, Outcome, Success, Unavailable
+from stepwell.core.batch import Batch
+from stepwell.core.entry import EntryRow
+from stepwell.layers.journal import LedgerJournal
+from stepwell.services.journal_rows import CheckpointRow, EntryPage
+from stepwell.services.ledger import Verdict
+
+from .journal_world import (
+    JournalDouble,
+)
+from .store_world import success
+
+
+class Refusing(JournalDouble):
+    """A ledger whose commits fail as it is told, once."""
+
+    def __init__(self, real: Ledger) -> None:
+        super().__init__(real)
+        self.failing: Unavailable | None = None
+
+    async def commit(self, batch: Batch) -> Verdict:
+        failing, self.failing = self.failing, None
+        return await super().commit(batch) if failing is None else Failure(failing)
+
+
+class Damaged(JournalDouble):
+    """A ledger that gives one entry, and the checkpoint that has it, otherwise than they were written."""
+
+    seq = -1
+    checkpoint = -1
+
+    def _spoilt(self, row: EntryRow) -> EntryRow:
+        return replace(row, payload=b'"other"') if row.seq == self.seq else row
+
+    async def newest(self, limit: int) -> Outcome[tuple[EntryRow, ...], Unavailable]:
+        return Success(tuple(map(self._spoilt, success(await super().newest(limit)))))
+
+    async def entries(
+        self, run_id: str, *, after: int | None = None, event_types: Collection[str] | None = None, limit: int = 512
+    ) -> Outcome[EntryPage, Unavailable]:
+        page = success(await super().entries(run_id, after=after, event_types=event_types, limit=limit))
+        return Success(replace(page, entries=tuple(map(self._spoilt, page.entries))))
+
+    async def checkpoints(self, run_id: str) -> Outcome[tuple[CheckpointRow, ...], Unavailable]:
+        rows = success(await super().checkpoints(run_id))
+        return Success(tuple(replace(row, state=None) if row.seq == self.checkpoint else row for row in rows))
+
+
+class SlowToRead(JournalDouble):
+    """Another commits between the look at a journal and what follows."""
+
+    def __init__(self, real: Ledger) -> None:
+        super().__init__(real)
+        self.rival: LedgerJournal | None = None
+        self.does: Literal["rewind", "compact"] = "rewind"
+
+    async def checkpoints(self, run_id: str) -> Outcome[tuple[CheckpointRow, ...], Unavailable]:
+        read = await super().checkpoints(run_id)
+        rival, self.rival = self.rival, None
+        if rival is not None:
+            _ = success(await (rival.rewind(run_id, 5) if self.does == "rewind" else rival.compact(run_id)))
+        return read
