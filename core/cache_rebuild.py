@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import starmap
 from typing import Final, final
 
 from msgspec import Struct
@@ -50,30 +51,27 @@ class Proof:
     It is as large as the journals; to add an entry takes the same time however many there are.
     """
 
-    __slots__ = ("_gaps", "_in_force", "_retired", "_unseen", "found")
+    __slots__ = ("_gaps", "_in_force", "_more", "_retired", "_unseen", "found")
 
     def __init__(self) -> None:
         self.found: Final = Found()
         self._gaps: dict[str, Gap] = {}
-        self._in_force: dict[str, tuple[Row, ...]] = {}
+        self._in_force: dict[str, Row] = {}
+        self._more: dict[str, tuple[Row, ...]] = {}  # further rows of the keys that have several in force
         self._retired: dict[str, tuple[Row, ...]] = {}
         self._unseen: dict[str, list[RecordedRef]] = {}  # recorded by a run with a gap, so perhaps admitted in it
 
     def add(self, entries: Iterable[EntryRow]) -> list[str]:
         """Take note of entries of the type: the keys of which they say something."""
-        add, retired, in_force = self.found.add_payload, self.found.retired, self._in_force
-        keys: list[str] = []
-        for entry in entries:
-            row = add(entry.run_id, entry.seq, entry.no, entry.payload)
-            if row is None:
-                continue
+        retired, in_force = self.found.retired, self._in_force
+        rows = self.found.add_all(entries)
+        for row in rows:
             key = row[0]
-            keys.append(key)
             if key in in_force or row in retired:
                 self._note(row)
-            else:  # which is so for nearly every entry that says something
-                in_force[key] = (row,)
-        return keys
+            else:  # which is so for nearly every one
+                in_force[key] = row
+        return [row[0] for row in rows]
 
     def union(self, carried: Carried) -> list[str]:
         """Take note of what a journal carries: the keys of which that says something."""
@@ -95,31 +93,33 @@ class Proof:
     def has_gaps(self) -> bool:
         return bool(self._gaps)
 
-    def keys(self) -> set[str]:
-        """Every key of which anything was found."""
-        return {*self._in_force, *self._retired, *self._unseen}
+    def keys(self, more: Iterable[str] = ()) -> set[str]:
+        """Every key of which anything was found, and `more`."""
+        return set(self._in_force).union(self._retired, self._unseen, more)
 
     def candidate(self, key_digest: str) -> RecordedRef | None:
         """The row that is in force for a key if it is recorded."""
-        rows = self._in_force.get(key_digest)
-        if rows is None or len(rows) != 1 or (self._gaps and self._gap_over(rows) is not None):
+        row = self._in_force.get(key_digest)
+        if row is None or key_digest in self._more or (self._gaps and self._gap_over((row,)) is not None):
             return None
-        return RecordedRef(*rows[0])
+        return RecordedRef(*row)
 
     def candidates(self) -> Iterator[RecordedRef]:
-        return filter(None, map(self.candidate, self._in_force))
+        if self._gaps or self._more:
+            return filter(None, map(self.candidate, self._in_force))
+        return starmap(RecordedRef, self._in_force.values())
 
     def explain(self, key_digest: str, live: RecordedRef | None, *, recorded: bool) -> Explanation:
         """What is to be said of a key whose head is `live`; `recorded` tells whether its candidate is."""
-        rows = self._in_force.get(key_digest)
-        if rows is None:
+        row = self._in_force.get(key_digest)
+        if row is None:
             return self._explain_none(key_digest, live)
+        rows = (row, *self._more.get(key_digest, ()))
         if self._gaps and (gap := self._gap_over(rows)) is not None:
             return _unproven(key_digest, gap.run_id, self._refs(rows))
         if len(rows) > 1:
             return Explanation(key_digest, "ambiguous", None, rows=self._refs(rows))
-        ref = RecordedRef(*next(iter(rows)))
-        return Explanation(key_digest, "restored" if recorded else "ledger_missing", ref)
+        return Explanation(key_digest, "restored" if recorded else "ledger_missing", RecordedRef(*row))
 
     def _explain_none(self, key_digest: str, live: RecordedRef | None) -> Explanation:
         """Of a key of which no row is in force."""
@@ -147,20 +147,27 @@ class Proof:
     def _note(self, row: Row) -> None:
         """File a row of which something was found."""
         key = row[0]
-        in_force = self._in_force.get(key, ())
+        first = self._in_force.get(key)
+        in_force = () if first is None else (first, *self._more.get(key, ()))
         if row not in self.found.retired:
             if row not in in_force:
-                self._in_force[key] = (*in_force, row)
+                self._file(key, (*in_force, row))
             return
         if row in in_force:
-            rest = tuple(each for each in in_force if each != row)
-            if rest:
-                self._in_force[key] = rest
-            else:
-                del self._in_force[key]
+            self._file(key, tuple(each for each in in_force if each != row))
         retired = self._retired.get(key, ())
         if row not in retired:
             self._retired[key] = (*retired, row)
+
+    def _file(self, key: str, in_force: tuple[Row, ...]) -> None:
+        if in_force:
+            self._in_force[key] = in_force[0]
+        else:
+            del self._in_force[key]
+        if len(in_force) > 1:
+            self._more[key] = in_force[1:]
+        else:
+            _ = self._more.pop(key, None)
 
     def _gap_over(self, rows: Iterable[Row]) -> Gap | None:
         """The first gap in which one of these may have been retired."""

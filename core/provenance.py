@@ -135,29 +135,31 @@ class Found:
 
     def add(self, entry: EntryRow) -> None:
         """Take note of an entry. One of another type, or that makes no sense, says nothing."""
-        if entry.event_type != EVENT_TYPE:
-            return
-        _ = self.add_payload(entry.run_id, entry.seq, entry.no, entry.payload)
+        if entry.event_type == EVENT_TYPE:
+            _ = self.add_all((entry,))
 
-    def add_payload(self, run_id: str, seq: int, no: int, payload: bytes) -> Row | None:
-        """The same for the payload of an entry of the type: the row of which it says something, if it does."""
-        try:
-            said = _read(payload)
-        except DecodeError:  # also what has other members, or of other types
-            return None
-        action = said.action
-        if action == "admitted":
-            row = (said.key_digest, said.recorded_run_id, said.recorded_event_seq)
-            known = self.admitted.get(row)
-            if known is None or no < known.no:
-                self.admitted[row] = Admission(run_id, seq, no)
-            return row
-        if action not in RETIRING:
-            return None
-        row = (said.key_digest, said.recorded_run_id, said.recorded_event_seq)
-        reason = said.reason
-        self._retire(row, Retirement(run_id, seq, no, action, reason if isinstance(reason, str) else None))
-        return row
+    def add_all(self, entries: Iterable[EntryRow]) -> list[Row]:
+        """The same for many entries of the type: the rows of which they say something."""
+        admitted = self.admitted
+        rows: list[Row] = []
+        for entry in entries:
+            try:
+                said = _read(entry.payload)
+            except DecodeError:  # also what has other members, or of other types
+                continue
+            action = said.action
+            if action == "admitted":
+                row = (said.key_digest, said.recorded_run_id, said.recorded_event_seq)
+                if row not in admitted or entry.no < admitted[row].no:
+                    admitted[row] = Admission(entry.run_id, entry.seq, entry.no)
+            elif action in RETIRING:
+                row = (said.key_digest, said.recorded_run_id, said.recorded_event_seq)
+                reason = said.reason if isinstance(said.reason, str) else None
+                self._retire(row, Retirement(entry.run_id, entry.seq, entry.no, action, reason))
+            else:
+                continue
+            rows.append(row)
+        return rows
 
     def _retire(self, row: Row, retirement: Retirement) -> None:
         known = self.retired.get(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from itertools import islice
 from typing import Final, final
 
@@ -18,7 +18,7 @@ from ..services.journal_rows import CacheRows, JournalRow, JournalRows
 from ..services.ledger import Verdict
 from .stopped import value_of
 
-__all__ = ["CacheReading", "has_gap", "heads_of", "plain_verdict", "recorded_among", "recorded_by"]
+__all__ = ["PAGE", "CacheReading", "has_gap", "heads_of", "plain_verdict", "recorded_among", "recorded_by"]
 
 PAGE: Final = 1_000
 """How many rows are asked for at a time by their names."""
@@ -88,7 +88,7 @@ class CacheReading:
 
     async def explanations(self) -> list[Explanation]:
         """One for each key that has a head, or of which anything was found, in ascending order."""
-        keys = sorted(self.proof.keys() | self.live.keys())
+        keys = sorted(self.proof.keys(self.live))
         explained: list[Explanation] = []
         for at in range(0, len(keys), SLICE):
             explained += map(self.explain, keys[at : at + SLICE])
@@ -176,8 +176,8 @@ class CacheReading:
             candidates = [ref for key in keys if (ref := self.proof.candidate(key)) is not None]
             for key in keys:
                 _ = self.due.pop(key, None)
-        for ref in await recorded_among(self.rows, candidates):
-            self.due[ref.key_digest] = ref
+        async for recorded in _recorded(self.rows, candidates):
+            self.due.update([(ref.key_digest, ref) for ref in recorded])
 
 
 async def heads_of(rows: CacheRows) -> dict[str, RecordedRef]:
@@ -213,10 +213,15 @@ async def has_gap(journals: JournalRows, journal: JournalRow) -> bool:
 async def recorded_among(rows: CacheRows, refs: Iterable[RecordedRef]) -> set[RecordedRef]:
     """Those of the refs that have a row, damaged or not."""
     recorded: set[RecordedRef] = set()
+    async for some in _recorded(rows, refs):
+        recorded |= some
+    return recorded
+
+
+async def _recorded(rows: CacheRows, refs: Iterable[RecordedRef]) -> AsyncIterator[frozenset[RecordedRef]]:
     rest = iter(refs)
     while some := tuple(islice(rest, PAGE)):
-        recorded |= value_of(await rows.are_recorded(some))
-    return recorded
+        yield value_of(await rows.are_recorded(some))
 
 
 def plain_verdict(verdict: Verdict) -> Outcome[Committed, Unavailable]:
