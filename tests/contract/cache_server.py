@@ -23,7 +23,11 @@ class Handler(BaseHTTPRequestHandler):
     """Keeps what is PUT and gives it back, unless the next act of the server's script is to do something else."""
 
     protocol_version = "HTTP/1.1"
-    server: Listener
+
+    @property
+    def state(self) -> Server:
+        assert isinstance(self.server, Listener)
+        return self.server.state
 
     def handle_one_request(self) -> None:
         try:
@@ -34,7 +38,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
     def _serve(self) -> None:
-        state = self.server.state
+        state = self.state
         state.seen.append((self.command, self.path))
         state.headers.append({name.lower(): value for name, value in self.headers.items()})
         if state.script:
@@ -45,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_DELETE = _serve
 
     def behave(self) -> None:
-        kept = self.server.state.kept
+        kept = self.state.kept
         match self.command:
             case "PUT":
                 new = self.path not in kept

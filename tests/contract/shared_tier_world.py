@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ KEY = "key1_" + "0" * 64
 ENFORCED = {"evidence": "enforced"}
 
 Host: TypeAlias = Literal["memory", "folder", "http", "nginx"]
-HOSTS: tuple[Host, ...] = ("memory", "folder", "http", "nginx")
+HOSTS: dict[str, Host] = {"memory": "memory", "folder": "folder", "http": "http", "nginx": "nginx"}
 
 
 def entry(result: object = "ok", *, key: str = KEY, run: str = "run-1", seq: int = 3, **meta: object) -> CacheEntry:
@@ -146,7 +146,7 @@ class WatchedTier:
     down: TierFailure | None = None
     only: str | None = None
     loses: bool = False
-    meanwhile: Callable[[], object] | None = None
+    meanwhile: Callable[[], Awaitable[object]] | None = None
 
     def _asked(self, call: str, about: str) -> TierFailure | None:
         self.calls.append((call, about))
@@ -159,9 +159,7 @@ class WatchedTier:
         down = self._asked("find", key)
         found = await self.inner.find(key)
         if self.meanwhile is not None:
-            waited = self.meanwhile()
-            if hasattr(waited, "__await__"):
-                await waited
+            _ = await self.meanwhile()
         return found if down is None else Failure(down)
 
     async def publish(

@@ -18,8 +18,7 @@ from .shared_tier_world import HOSTS, KEY, NOW_MS, World, entry, opened, world_o
 
 @pytest.fixture(params=HOSTS)
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    host = next(host for host in HOSTS if host == request.param)
-    async with world_of(host, tmp_path / "shared") as made:
+    async with world_of(HOSTS[str(request.param)], tmp_path / "shared") as made:
         yield made
 
 
