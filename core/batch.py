@@ -411,7 +411,8 @@ def size_bytes(batch: Batch) -> int:
             case SendSignal(row):
                 size += len(row.value)
             case Append(entries=entries):
-                size += sum(len(entry.payload) + len(entry.meta or b"") for entry in entries)
+                for entry in entries:
+                    size += len(entry.payload) + (0 if entry.meta is None else len(entry.meta))
             case WriteCheckpoint(state=state):
                 size += len(state)
             case CompactJournal() | RewindJournal():

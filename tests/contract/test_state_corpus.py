@@ -244,7 +244,7 @@ def never(basket: Basket) -> None:
     raise AssertionError(f"nothing may run on {basket!r}")
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 async def test_a_database_that_earlier_code_wrote_is_opened_and_goes_on(version: int, tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     connection = apsw.Connection(str(path))
