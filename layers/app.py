@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from os import PathLike
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 from ..services.artifacts import Artifacts
 from ..services.cache_fold import CacheFold
@@ -39,6 +39,7 @@ from . import (
     waiters,
     wake_bus,
 )
+from .engine import EngineOptions
 from .layer import Layer
 from .sql.inspect import Disk, Inspection, has_wal_fix, sqlite_version
 from .sql.inspect import inspect as inspect_database
@@ -100,17 +101,19 @@ def layer(
     create: bool = True,
     workspace: str | PathLike[str] | None = None,
     artifacts: str | PathLike[str] | None = None,
+    **options: Unpack[EngineOptions],
 ) -> Layer[Services, Services]:
     """An application in one SQLite file. With `create=False` a file that is not there cannot be opened.
 
     It drives the runs of its `workflows`; with `drive=False` it only knows their types. `workspace` is the folder on
     which sandboxed steps work, and `artifacts` the one that keeps large outputs, by default within the workspace, in
-    `.stepwell`. Without a workspace there is no sandbox, and without either no artifacts: they fail closed.
+    `.stepwell`. Without a workspace there is no sandbox, and without either no artifacts: they fail closed. `options`
+    are those of the engine, as `effects`, who sends what cached steps ask for.
     """
     host = ledger.layer(path, create=create) | clock.layer() | ids.layer() | wake_bus.layer()
     kept = host | store.layer() | revisions.layer() | waiters.layer() | journal.layer_spilling()
     files = _files(workspace, artifacts)  # first: one that is refused leaves no database; the engine is last
-    return files | kept | step_cache.layer() | cache_fold.layer() | engine.layer(workflows, drive)
+    return files | kept | step_cache.layer() | cache_fold.layer() | engine.layer(workflows, drive, **options)
 
 
 def layer_memory(
@@ -119,21 +122,24 @@ def layer_memory(
     drive: bool = True,
     workspace: str | PathLike[str] | None = None,
     artifacts: str | PathLike[str] | None = None,
+    **options: Unpack[EngineOptions],
 ) -> Layer[Services, Services]:
     """An application that is gone with its process, on the machine's clock: for trying things out."""
     host = ledger.layer_test() | clock.layer() | ids.layer() | wake_bus.layer()
     kept = host | store.layer() | revisions.layer() | waiters.layer() | journal.layer_spilling()
     files = _files(workspace, artifacts)  # first: one that is refused leaves no database; the engine is last
-    return files | kept | step_cache.layer() | cache_fold.layer() | engine.layer(workflows, drive)
+    return files | kept | step_cache.layer() | cache_fold.layer() | engine.layer(workflows, drive, **options)
 
 
-def layer_test(*, workflows: Iterable[AnyWorkflow] = (), drive: bool = True) -> Layer[Services, Services]:
+def layer_test(
+    *, workflows: Iterable[AnyWorkflow] = (), drive: bool = True, **options: Unpack[EngineOptions]
+) -> Layer[Services, Services]:
     """An application in memory, deterministic: its clock stands until a test advances it, its ids are counted."""
     host = ledger.layer_test() | clock.layer_test() | ids.layer_test() | wake_bus.layer_test()
     kept = host | store.layer_test() | revisions.layer_test() | waiters.layer_test() | journal.layer_test()
     files = artifacts_layers.layer_test() | step_sandbox.layer_test()
     cached = step_cache.layer_test() | cache_fold.layer_test()
-    return kept | files | cached | engine.layer_test(workflows, drive)
+    return kept | files | cached | engine.layer_test(workflows, drive, **options)
 
 
 def layer_noop() -> Layer[Services, Services]:

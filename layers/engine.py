@@ -40,7 +40,7 @@ from ..services.waiters import Waiters
 from ..services.wake_bus import WakeBus
 from ..services.workflow import AnyWorkflow, WorkflowCall
 from .cache_metrics import CacheMetrics
-from .driver.cache_options import CacheOptions, EngineOptions, cache_options, max_age_of
+from .driver.cache_options import CacheOptions, EngineOptions, admit_options, cache_options
 from .driver.execution import Pool
 from .driver.intervening import Interventions
 from .driver.listening import ResultListeners
@@ -322,13 +322,13 @@ def layer(
 ) -> Layer[Engine, Needs]:
     """The engine over whichever ledger is services. It drives its own `workflows`, unless `drive` says not to.
 
-    A ValueError says that two workflows have one name. A program that has a thousand runs under way at a time does well
-    to let Python's collector look less often, by `gc.set_threshold(50_000)`; `benchmarks/workflow.py` shows what that
-    is worth. `EngineOptions` says what else there is.
+    A ValueError says that two workflows have one name, a TypeError which option there is not; `EngineOptions` says what
+    each is for. A program that has a thousand runs under way at a time does well to let Python's collector look less
+    often, by `gc.set_threshold(50_000)`; `benchmarks/workflow.py` shows what that is worth.
     """
     known = tuple(by_name(workflows).values())
     poll = options.get("poll", DEFAULT_POLL)
-    max_age_ms = max_age_of(options)
+    max_age_ms = admit_options(options)
 
     @provides
     async def recipe(

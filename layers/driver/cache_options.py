@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a program without cached steps loads none of it
     from ...services.effect_dispatcher import Effect, EffectDispatcher
     from .caching import CachePoint
 
-__all__ = ["CacheOptions", "EngineOptions", "cache_options", "max_age_of"]
+__all__ = ["CacheOptions", "EngineOptions", "admit_options", "cache_options"]
 
 OnCachePoint: TypeAlias = "Callable[[CachePoint], None]"
 
@@ -66,8 +66,14 @@ class CacheOptions:
     metrics: CacheMetrics = field(default_factory=CacheMetrics)
 
 
-def max_age_of(options: EngineOptions) -> int | None:
-    """How old a row may be that is served, in milliseconds; a ValueError for an age that is none."""
+def admit_options(options: EngineOptions) -> int | None:
+    """How old a row may be that is served, in milliseconds; a ValueError for an age that is none.
+
+    A TypeError names an option that there is not: a caller without types may have mistyped it.
+    """
+    unknown = sorted(options.keys() - EngineOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(EngineOptions.__annotations__)}")
     max_age = options.get("max_age")
     return None if max_age is None else span_ms("max_age", max_age)
 

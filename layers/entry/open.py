@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
-from typing import Final, Never, TypeVar, TypeVarTuple, final
+from typing import Final, Never, TypeVar, TypeVarTuple, Unpack, final
 
 from ...core.model import TooLarge, Unavailable
 from ...core.outcome import Failure, Outcome
@@ -26,7 +26,7 @@ from ...services.workflow import AnyWorkflow, WorkflowCall
 from .. import app as apps
 from ..app import Services
 from ..cache_metrics import CacheMetrics
-from ..engine import LedgerEngine
+from ..engine import EngineOptions, LedgerEngine
 from ..layer import Env, Failed, Layer, LayerError, build, get
 from .portal import BlockingApp, Portal
 
@@ -145,17 +145,19 @@ def open(
     drive: bool = True,
     workspace: str | PathLike[str] | None = None,
     artifacts: str | PathLike[str] | None = None,
+    **options: Unpack[EngineOptions],
 ) -> AbstractAsyncContextManager[App, None]:
     """An application, for `async with`: in the SQLite file at `path`, made where it is missing, or at "memory:".
 
     The runs of `workflows` are driven here for as long as the block lasts, and set aside when it ends. With
     `drive=False`, or without workflows, nothing is driven: for clients. `workspace` is the folder on which sandboxed
     steps work, `artifacts` the one that keeps large outputs (by default within the workspace, in `.stepwell`).
+    `options` are those of the engine about cached steps: `effects`, `environment`, `max_age`, `inconsistency`.
     A ValueError says what is wrong with the path, that the workspace is no folder, or that two workflows have one
     name; a TypeError what is no workflow. Entering raises `CannotOpen` for a database that cannot be used, and
     `WorkspaceRefusal` for a folder where a sandbox is not possible. Either changes nothing in the database.
     """
-    return open_layer(_layer(path, workflows, drive, workspace, artifacts))
+    return open_layer(_layer(path, workflows, drive, workspace, artifacts, options))
 
 
 def open_blocking(
@@ -165,9 +167,10 @@ def open_blocking(
     drive: bool = True,
     workspace: str | PathLike[str] | None = None,
     artifacts: str | PathLike[str] | None = None,
+    **options: Unpack[EngineOptions],
 ) -> AbstractContextManager[BlockingApp, None]:
     """The same for `with`, where there is no event loop: a script, a notebook. The loop has a thread of its own."""
-    return Portal(open_layer(_layer(path, workflows, drive, workspace, artifacts)))
+    return Portal(open_layer(_layer(path, workflows, drive, workspace, artifacts, options)))
 
 
 def open_layer(layer: Layer[Services, Services]) -> AbstractAsyncContextManager[App, None]:
@@ -184,13 +187,14 @@ def _layer(
     drive: bool,
     workspace: str | PathLike[str] | None,
     artifacts: str | PathLike[str] | None,
+    options: EngineOptions,
 ) -> Layer[Services, Services]:
     where = admit_path(path)
     if workspace is not None:
         admit_workspace(workspace)
     if where == MEMORY:
-        return apps.layer_memory(workflows=workflows, drive=drive, workspace=workspace, artifacts=artifacts)
-    return apps.layer(where, workflows=workflows, drive=drive, workspace=workspace, artifacts=artifacts)
+        return apps.layer_memory(workflows=workflows, drive=drive, workspace=workspace, artifacts=artifacts, **options)
+    return apps.layer(where, workflows=workflows, drive=drive, workspace=workspace, artifacts=artifacts, **options)
 
 
 def admit_path(path: str | PathLike[str]) -> str:

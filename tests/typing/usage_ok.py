@@ -17,15 +17,21 @@ from stepwell import (
     Accepted,
     AlreadyApplied,
     App,
+    Appended,
     ArtifactCorruption,
     ArtifactMissing,
     Artifacts,
     BodyFailed,
     Boundary,
+    CacheConflict,
+    CacheEntry,
+    CacheFold,
+    CacheMiss,
     Clock,
     Command,
     CommandOutput,
     Committed,
+    Compacted,
     Conflict,
     Contended,
     Cycle,
@@ -35,12 +41,20 @@ from stepwell import (
     Engine,
     Entry,
     Env,
+    ExistingSame,
+    Explanation,
     Failed,
     Failure,
+    Fenced,
     FileChange,
+    IdempotencyConflict,
     Ids,
+    Inserted,
+    InvalidEntry,
+    InvalidEvent,
     InvalidSignal,
     InvalidState,
+    Journal,
     Layer,
     LayerError,
     Ledger,
@@ -52,6 +66,7 @@ from stepwell import (
     MissingOutput,
     Outcome,
     Projection,
+    Rebuilt,
     ReceiptMismatch,
     RecordedRef,
     Registered,
@@ -69,6 +84,8 @@ from stepwell import (
     RunStore,
     Services,
     Snapshot,
+    Source,
+    StepCache,
     StepFailed,
     StepId,
     StepSandbox,
@@ -80,6 +97,7 @@ from stepwell import (
     Success,
     SurvivingRemoval,
     Taken,
+    Tampered,
     TimedOut,
     TooLarge,
     Unavailable,
@@ -88,6 +106,8 @@ from stepwell import (
     Unmatched,
     UnsupportedBoundary,
     Updated,
+    Verification,
+    Verified,
     Violations,
     Waiter,
     Waiters,
@@ -109,7 +129,20 @@ from stepwell import (
 from stepwell.core import cache_fold as fold
 from stepwell.core import draft, patch, paths
 from stepwell.layers import app as app_layers
-from stepwell.layers import artifacts, clock, engine, ids, ledger, step_sandbox, store, waiters, wake_bus
+from stepwell.layers import (
+    artifacts,
+    cache_fold,
+    clock,
+    engine,
+    ids,
+    journal,
+    ledger,
+    step_cache,
+    step_sandbox,
+    store,
+    waiters,
+    wake_bus,
+)
 
 # --- stores -----------------------------------------------------------------
 
@@ -497,7 +530,7 @@ def opening_blocking() -> None:
 # --- sandbox ----------------------------------------------------------------
 
 
-def compile_it(ws: Workspace) -> int:
+def compile_it(ws: Workspace, flag: str = "-O2") -> int:
     source = ws.read_text("src/a.c")
     assert_type(source, str)
     ws.write_bytes("out/app", source.encode())
@@ -517,6 +550,16 @@ async def compile_later(ws: Workspace) -> str:
     except WorkspaceRefusal as refused:
         assert_type(refused.error, WorkspaceError | LimitExceeded)
         return refused.code
+
+
+@workflow
+async def cached(run: Run) -> int:
+    boundary = Boundary(reads=("src/**",), writes=("out/app",))
+    assert_type(await run.cached_step("build", compile_it, "-O3", boundary=boundary), int)
+    assert_type(await run.cached_step("build-2", compile_it, boundary=boundary, version="2"), int)
+    assert_type(await run.cached_step("build-3", compile_later, boundary=boundary), str)
+    assert_type(await run.cached_step("build-4", Command(["cc", "src/a.c"]), boundary=boundary), CommandOutput)
+    return 1
 
 
 async def sandboxed(sandbox: StepSandbox) -> str:
@@ -600,6 +643,40 @@ async def instruments(bus: WakeBus, time: Clock, names: Ids, log: Ledger) -> Non
     tip = await log.tip(StoreKey("orders", "o-1"))
     assert_type(tip, Outcome[Revision | None, Unavailable])
     print(Committed, AlreadyApplied)
+
+
+# --- journal, step cache, cache fold ---------------------------------------
+
+
+async def journalling(j: Journal) -> None:
+    assert_type(
+        await j.append("run", "paid", {"cents": 1}, source=Source("s", 0)),
+        Outcome[Appended, IdempotencyConflict | Fenced | InvalidEvent | Unavailable],
+    )
+    page = (await j.entries("run", after=3, event_types=["paid"], limit=10)).unwrap()
+    assert_type(page.entries, tuple[Entry, ...])
+    async for entry in j.follow("run"):
+        assert_type(entry, Entry)
+    assert_type(await j.project("run", summing), Outcome[int, Compacted | Unavailable])
+    async for state in j.states("run", fold.PROJECTION):
+        assert_type(state, fold.State)
+    assert_type(await j.verify(), Outcome[Verified, Tampered | Unavailable])
+    await j.runs()
+    await j.checkpoint("run", 3, {"a": 1})
+    await j.latest_checkpoint("run")
+    await j.compact("run")
+    await j.rewind("run", 2)
+
+
+async def caching(c: StepCache, f: CacheFold, entry: CacheEntry, ref: RecordedRef) -> None:
+    assert_type(await c.get("key", recorded_by=ref, max_age_ms=5), Outcome[CacheEntry, CacheMiss | Unavailable])
+    assert_type(await c.put(entry), Outcome[Inserted | ExistingSame, CacheConflict | InvalidEntry | Unavailable])
+    await c.evict("key", if_recorded_by=ref)
+    await c.sweep(1000)
+    await c.rebuild_heads(fold.candidates(fold.initial()))
+    assert_type(await f.rebuild(), Outcome[Rebuilt, Compacted | Unavailable])
+    assert_type(await f.verify(), Outcome[Verification, Unavailable])
+    assert_type(await f.explain("digest"), Outcome[Explanation, Unavailable])
 
 
 # --- layers -----------------------------------------------------------------
@@ -696,7 +773,10 @@ async def building() -> None:
         | store.layer()
         | artifacts.layer("artifacts")
         | step_sandbox.layer(".", toolchain=("/opt/tools",))
-        | engine.layer([fulfil])
+        | journal.layer()
+        | step_cache.layer()
+        | cache_fold.layer()
+        | engine.layer([fulfil], effects=print, max_age=3_600)
         | waiters.layer()
         | wake_bus.layer()
         | clock.layer()
@@ -706,6 +786,7 @@ async def building() -> None:
             case Success(env_):
                 assert_type(get(env_, Engine), Engine)
                 assert_type(get(env_, Artifacts), Artifacts)
+                assert_type(get(env_, CacheFold), CacheFold)
             case Failure(error):
                 match error:
                     case Missing(service, needed_by):
@@ -728,6 +809,8 @@ async def whole_app() -> None:
         assert_type(get(env, Ledger), Ledger)
         await starting(get(env, Engine))
         assert_type(get(env, StepSandbox), StepSandbox)
+        assert_type(get(env, Journal), Journal)
+        assert_type(get(env, StepCache), StepCache)
     async with build(app_layers.layer("app.db", workspace=".") | mail) as built:
         get(built.unwrap(), Mail)
     async with build(app_layers.layer_noop().override(step_sandbox.layer_test({"in.txt": "alpha\n"}))) as built:
