@@ -11,12 +11,11 @@ from stepwell import Failure, Ledger, Outcome, Success, Unavailable
 from stepwell.core.batch import Batch
 from stepwell.core.entry import EntryRow
 from stepwell.layers.journal import LedgerJournal
-from stepwell.services.journal_rows import CheckpointRow, EntryPage
-from stepwell.services.ledger import Verdict
+from stepwell.services.journal_rows import CacheRows, CheckpointRow, EntryPage, JournalRows
+from stepwell.services.ledger import Prunable, Verdict
 
-from .journal_world import (
-    JournalDouble,
-)
+from .cache_world import RowsDouble
+from .journal_world import JournalDouble
 from .store_world import success
 
 
@@ -69,3 +68,24 @@ class SlowToRead(JournalDouble):
         if rival is not None:
             _ = success(await (rival.rewind(run_id, 5) if self.does == "rewind" else rival.compact(run_id)))
         return read
+
+
+class Overtaken(RowsDouble):
+    """Somebody commits a batch after the look at what a journal says of the step cache."""
+
+    def __init__(self, real: Ledger) -> None:
+        assert isinstance(real, CacheRows)
+        assert isinstance(real, JournalRows)
+        assert isinstance(real, Prunable)
+        super().__init__(real)
+        self.batch: Batch | None = None
+
+    async def entries(
+        self, run_id: str, *, after: int | None = None, event_types: Collection[str] | None = None, limit: int = 512
+    ) -> Outcome[EntryPage, Unavailable]:
+        page = await super().entries(run_id, after=after, event_types=event_types, limit=limit)
+        batch = self.batch
+        if event_types is not None and batch is not None:
+            self.batch = None
+            _ = success(await self.real.commit(batch))
+        return page

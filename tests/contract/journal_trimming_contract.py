@@ -24,7 +24,7 @@ from stepwell.core.step_cache import RecordedRef
 from stepwell.services.journal import JournalError
 from stepwell.services.journal_rows import JournalRow
 
-from .journal_doubles import Damaged, Refusing, SlowToRead
+from .journal_doubles import Damaged, Overtaken, Refusing, SlowToRead
 from .journal_world import (
     NOW_MS,
     ROW,
@@ -353,3 +353,16 @@ class RewindContract:
         _ = success(await journal.rewind(RUN, 0))
         _ = success(await journal.append(RUN, "t", "new"))
         assert [entry.seq for entry in await first(following, 1)] == [3]
+
+    async def test_what_is_said_of_the_cache_while_a_rewind_is_planned_is_carried_too(self, world: World) -> None:
+        overtaken = Overtaken(await world.ledger())
+        journal = await world.journal(ledger=overtaken)
+        await fill(journal, 3)
+        overtaken.batch = journal.appending(RUN, [provenance_entry("admitted", ROW), provenance_entry("expired", ROW)])
+        assert success(await journal.rewind(RUN, 0)) == 4
+        assert await seqs(journal) == [0]
+        row = success(await overtaken.journal(RUN))
+        carried = read_carried(None if row is None else row.carried)
+        assert carried is not None
+        assert (len(carried.admitted), len(carried.retired)) == (1, 1)
+        assert success(await journal.verify()) == Verified(1, 1)
