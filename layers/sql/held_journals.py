@@ -102,8 +102,9 @@ class HeldJournals:
             return self._heads[key_digest]
         row = self._connection.row(sql.HELD_HEAD, key_digest)
         head = None if row is None else _read(f"the head of {key_digest}", row, lambda row: _head(key_digest, row))
-        if head is not None and head.ref.recorded_run_id in self.forgotten:
-            head = HeldHead(head.ref, None)
+        if head is not None and (head.ref in self._rows or head.ref.recorded_run_id in self.forgotten):
+            row_now = self._rows.get(head.ref)
+            head = HeldHead(head.ref, None if row_now is None else row_now.result_digest)
         self._heads[key_digest] = head
         return head
 
@@ -119,6 +120,9 @@ class HeldJournals:
     def keep_row(self, row: SealedRow) -> None:
         self._rows[row.ref] = HeldRecorded(row.seal, row.result_digest, row.row.created_at_ms)
         self._sound.add(row.ref)
+        head = self._heads.get(row.ref.key_digest)
+        if head is not None and head.ref == row.ref:  # it had lost its row
+            self._heads[row.ref.key_digest] = HeldHead(row.ref, row.result_digest)
         self.note_cache_change()
 
     def next_entry_no(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, final
 
 from ...core.batch import Committed
+from ...core.damage import damaged_rows
 from ...core.judgement import stores_of
 from ...core.model import Unavailable
 from ...core.outcome import Failure, Success
@@ -81,7 +82,7 @@ class Transaction:
         elif isinstance(failed, DatabaseError | UnicodeDecodeError):  # or stored text that is none
             self._fail(group, f"the batch could not be written: {reason_of(failed)}")
         elif isinstance(failed, DamagedRow):
-            self._fail(group, f"the batch could not be written: {failed}")
+            self.answers.append(Failure(damaged_rows(str(failed))))
         else:
             self.answers.append(failed)
 

@@ -126,6 +126,15 @@ class LedgerCacheContract:
             ref(40), RecordedRow(KEY, RUN, 40, b"2", b"{}", 7)
         )
 
+    async def test_a_row_that_came_again_stands_against_others(self, ledger: JournalLedger) -> None:
+        await done(ledger, batch(recorded(b"1", 40)), forget())
+        again = batch(recorded(b"2", 40), recorded(b"3", run_id=OTHER))
+        for whole in (again, forget() + again):
+            answer = await done(ledger, whole)
+            assert [each.standing for each in answer.recorded] == ["existing_same", "conflict"]
+            assert [each.head for each in answer.recorded] == [ref(40), ref(40)]
+            assert await head_of(ledger) == ref(40)
+
     async def test_what_was_written_back_from_elsewhere_is_in_no_journal(self, ledger: JournalLedger) -> None:
         back = RecordRow(RecordedRow(KEY, "run of another", 3, b"1", b"{}", 9), admits=False)
         answer = await done(ledger, batch(back))

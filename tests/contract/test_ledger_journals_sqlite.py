@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from stepwell.core.batch import Batch
+from stepwell.core.damage import Damaged
 from stepwell.core.entry import NewEntry
 from stepwell.core.journal import Appended
 from stepwell.core.journal_writes import Append, CompactJournal, EvictHead, JournalAt, WriteCheckpoint
@@ -123,6 +124,7 @@ async def test_j21_j40_numbers_go_on_where_the_file_is_opened_again(cut: Batch |
 APPENDING = """
 import asyncio, sys
 from stepwell.core.batch import Batch
+from stepwell.core.damage import Damaged
 from stepwell.core.entry import NewEntry
 from stepwell.core.journal import Source
 from stepwell.core.journal_writes import Append, RecordRow
@@ -374,6 +376,7 @@ async def test_nothing_is_appended_to_an_end_that_cannot_be_read(change: str, tm
     async with opened(path) as ledger:
         refused, other = await asyncio.gather(ledger.commit(append(9)), ledger.commit(append(9, run_id=OTHER)))
         assert f"the journal of '{RUN}' is damaged" in reason(refused)
+        assert isinstance(refused.failure(), Damaged)
         assert isinstance(other, Success)
 
 
