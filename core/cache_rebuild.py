@@ -124,18 +124,14 @@ class Proof:
     def _explain_none(self, key_digest: str, live: RecordedRef | None) -> Explanation:
         """Of a key of which no row is in force."""
         retired = self.found.retired
-        row: Row | None = None
-        if live is not None:
-            row = _row(live)
-            if row not in retired:
-                if live.recorded_run_id in self._gaps:
-                    return _unproven(key_digest, live.recorded_run_id, (live,))
-                return Explanation(key_digest, "not_admitted", live)
+        if live is not None and _row(live) not in retired:
+            if live.recorded_run_id in self._gaps:
+                return _unproven(key_digest, live.recorded_run_id, (live,))
+            return Explanation(key_digest, "not_admitted", live)
         unseen = next((ref for ref in self._unseen.get(key_digest, ()) if _row(ref) not in retired), None)
         if unseen is not None:
             return _unproven(key_digest, unseen.recorded_run_id, (unseen,))
-        if row is None:
-            row = max(self._retired.get(key_digest, ()), key=lambda each: (retired[each].no, each), default=None)
+        row = max(self._retired.get(key_digest, ()), key=lambda each: (retired[each].no, each), default=None)
         if row is None:
             return Explanation(key_digest, "not_admitted", None)
         said = retired[row]

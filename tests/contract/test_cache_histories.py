@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from stepwell.core.batch import Batch, Committed, InsertRun
 from stepwell.core.cache_verdict import Explanation
@@ -172,7 +172,16 @@ async def play(host: Host, program: list[Op]) -> list[object]:
             return player.told
 
 
+FOREIGN_AFTER_AN_EVICTION = [Op("put", "k", "a", 0), Op("evict", "k", "a", 0), Op("foreign", "k", "a", 0)]
+RETIRED_AND_IN_FORCE = [
+    *(Op("put", "k", "b", 0), Op("evict", "k", "b", 0), Op("put", "k", "a", 0)),
+    *(Op("forget", "k", "a", 0), Op("again", "k", "b", 0)),
+]
+
+
 @given(program=programs)
+@example(program=FOREIGN_AFTER_AN_EVICTION)
+@example(program=RETIRED_AND_IN_FORCE)
 def test_memory_holds_what_the_model_holds(program: list[Op]) -> None:
     _ = asyncio.run(play("memory", program))
 

@@ -231,11 +231,12 @@ def test_the_last_retirement_explains_a_key_and_the_first_one_a_row() -> None:
     assert (explained.ref, explained.verdict, explained.action, explained.seq) == (second, "retired", "expired", 1)
 
 
-def test_a_head_that_was_retired_is_explained_by_that() -> None:
+@pytest.mark.parametrize("live", [1, 2, None])
+def test_a_key_is_explained_by_its_last_retirement_also_while_a_retired_row_is_its_head(live: int | None) -> None:
     first, second = RecordedRef("k", "a", 1), RecordedRef("k", "a", 2)
     proof = proof_of(stored([payload("removed", first), payload("expired", second)]))
-    explained = proof.explain("k", first, recorded=True)
-    assert (explained.verdict, explained.ref, explained.action) == ("removed", first, "removed")
+    explained = proof.explain("k", None if live is None else RecordedRef("k", "a", live), recorded=True)
+    assert (explained.verdict, explained.ref, explained.action) == ("retired", second, "expired")
 
 
 def test_a_key_of_which_nothing_is_known_was_not_admitted() -> None:
