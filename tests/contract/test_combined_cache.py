@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -140,15 +140,13 @@ class Vanishing:
     """A local cache in which another row wins the race of a write-back, and is evicted at once."""
 
     inner: LedgerStepCache
-    written: list[CacheEntry] = field(default_factory=list[CacheEntry])
 
     def __post_init__(self) -> None:
         self.get, self.put, self.evict = self.inner.get, self.inner.put, self.inner.evict
         self.sweep, self.rebuild_heads = self.inner.sweep, self.inner.rebuild_heads
         self.recording, self.evicting = self.inner.recording, self.inner.evicting
 
-    async def write_back(self, row: CacheEntry) -> Failure[CacheConflict]:
-        self.written.append(row)
+    async def write_back(self, entry: CacheEntry) -> Failure[CacheConflict]:
         return Failure(CacheConflict(SECOND))
 
 
