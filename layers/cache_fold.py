@@ -48,8 +48,9 @@ ABSENT: Final = Unavailable("there is no cache fold here: it was composed with `
 class LedgerCacheFold:
     """It holds nothing between its calls. What it reads of one takes some 500 bytes of memory for each row."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, heads_at_once: int = HEADS_AT_ONCE) -> None:
         self._ledger = ledger
+        self._at_once = heads_at_once
 
     async def rebuild(self) -> Outcome[Rebuilt, Compacted | Unavailable]:
         try:
@@ -58,7 +59,7 @@ class LedgerCacheFold:
             await reading.read()
             refusals = 0
             while differing := reading.differing():
-                chunk = differing[:HEADS_AT_ONCE]
+                chunk = differing[: self._at_once]
                 writes = tuple(SetHead(key, reading.due.get(key)) for key in chunk)
                 verdict = await self._ledger.commit(Batch((CacheAt(changes),), writes))
                 if isinstance(verdict, Success):
@@ -114,7 +115,7 @@ class LedgerCacheFold:
         So only heads that are missing need a moment in which nobody changes the step cache. How many heads went.
         """
         seen_first = set(reading.seen_first)
-        extra = [key for key in reading.differing() if key in seen_first and key not in reading.due][:HEADS_AT_ONCE]
+        extra = [key for key in reading.differing() if key in seen_first and key not in reading.due][: self._at_once]
         if not extra:
             return 0
         batch = Batch((), tuple(EvictHead(key, reading.live[key]) for key in extra))

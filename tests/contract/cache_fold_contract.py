@@ -110,6 +110,26 @@ class CacheFoldContract:
         assert await world.heads() == heads
         assert [await world.cache.get(key) for key in heads] == entries
 
+    async def test_many_heads_are_changed_by_several_commits_none_of_which_is_refused(self, world: World) -> None:
+        refs = {f"k{number}": await world.put(f"k{number}", "a", number) for number in range(7)}
+        foreign = [row(f"f{number}", "elsewhere", number) for number in range(3)]
+        for ref in foreign:
+            _ = await world.cache.write_back(entry_of(ref))
+        for key in refs:
+            await world.set_head(key)
+        commits = 0
+
+        async def counted() -> AsyncGenerator[None, None]:
+            nonlocal commits
+            while True:
+                commits += 1
+                yield
+
+        rebuilt = good(await LedgerCacheFold(Between(world.ledger, counted), heads_at_once=3).rebuild())
+        assert (rebuilt.heads, commits) == (7, 4)
+        assert await world.heads() == refs
+        assert {each.verdict for each in rebuilt.keys} == {"restored", "not_admitted"}
+
     # --- what entries say -----------------------------------------------------------
 
     async def test_f16_the_entries_fold_to_the_heads(self, world: World) -> None:
