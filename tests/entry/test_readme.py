@@ -103,7 +103,17 @@ def test_every_example_of_the_readme_is_executed(reader: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["workflows.md", "stores.md", "revisions.md", "waiting.md", "artifacts.md", "sandbox.md", "shared-cache.md"]
+    "page",
+    [
+        "workflows.md",
+        "stores.md",
+        "revisions.md",
+        "waiting.md",
+        "artifacts.md",
+        "sandbox.md",
+        "step-cache.md",
+        "shared-cache.md",
+    ],
 )
 def test_the_examples_of_a_page_continue_one_another(tmp_path: Path, page: str) -> None:
     examples = [block.text for block in blocks(ROOT / "docs" / page) if block.language == "python"]
