@@ -60,9 +60,9 @@ class CacheReading:
         self._suspects.update(key for key in self.due if key not in self.live)
 
     async def read_of(self, key: str) -> None:
-        """Read what is said of one key; the entries have to be read for it all the same."""
-        _ = await self._read_journals()
+        """Read what is said of one key, its head first; the entries have to be read for it all the same."""
         await self._read_heads((key,))
+        _ = await self._read_journals()
         await self._find_due((key,))
 
     async def read_again(self, keys: Collection[str]) -> None:
