@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Literal
 
 from msgspec.structs import replace
 
 from stepwell import Failure, Ledger, Outcome, Success, Unavailable
 from stepwell.core.batch import Batch
-from stepwell.core.entry import EntryRow
+from stepwell.core.entry import EntryRow, RewindRow
 from stepwell.layers.journal import LedgerJournal
 from stepwell.services.journal_rows import CacheRows, CheckpointRow, EntryPage, JournalRows
-from stepwell.services.ledger import Prunable, Verdict
+from stepwell.services.ledger import News, Prunable, Verdict
 
 from .cache_world import RowsDouble
 from .journal_world import JournalDouble
@@ -55,19 +55,35 @@ class Damaged(JournalDouble):
 
 
 class SlowToRead(JournalDouble):
-    """Another commits between the look at a journal and what follows."""
+    """Another commits between the look at a journal and the next one, at its rewinds or at its checkpoints."""
 
     def __init__(self, real: Ledger) -> None:
         super().__init__(real)
         self.rival: LedgerJournal | None = None
         self.does: Literal["rewind", "compact"] = "rewind"
+        self.at: Literal["rewinds", "checkpoints"] = "checkpoints"
+
+    async def rewinds(self, run_id: str) -> Outcome[tuple[RewindRow, ...], Unavailable]:
+        read = await super().rewinds(run_id)
+        await self._let_rival("rewinds", run_id)
+        return read
 
     async def checkpoints(self, run_id: str) -> Outcome[tuple[CheckpointRow, ...], Unavailable]:
         read = await super().checkpoints(run_id)
-        rival, self.rival = self.rival, None
-        if rival is not None:
-            _ = success(await (rival.rewind(run_id, 5) if self.does == "rewind" else rival.compact(run_id)))
+        await self._let_rival("checkpoints", run_id)
         return read
+
+    async def _let_rival(self, at: str, run_id: str) -> None:
+        if self.rival is not None and self.at == at:
+            rival, self.rival = self.rival, None
+            _ = success(await (rival.rewind(run_id, 5) if self.does == "rewind" else rival.compact(run_id)))
+
+
+class Deaf(JournalDouble):
+    """A ledger that has no news for anybody."""
+
+    def subscribe(self, listener: Callable[[News], None]) -> Callable[[], None]:
+        return lambda: None
 
 
 class Overtaken(RowsDouble):

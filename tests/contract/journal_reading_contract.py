@@ -18,6 +18,7 @@ from stepwell.core.kind import is_dict
 from stepwell.core.provenance import provenance_entry
 from stepwell.core.step_cache import RecordedRef
 
+from .journal_doubles import Deaf
 from .journal_world import (
     RUN,
     SUM,
@@ -79,6 +80,17 @@ class ReadContract:
             await world.clock.advance(1_000)
         async with asyncio.timeout(10):
             assert [entry.payload for entry in await waiting] == [0, 1]
+
+    async def test_j28_a_follower_without_news_looks_within_a_second(self, world: World) -> None:
+        here, there = await world.journal(ledger=Deaf(await world.ledger())), await world.journal()
+        waiting = asyncio.create_task(first(here.follow(RUN), 1))
+        await world.clock.advance(10_000)
+        _ = success(await there.append(RUN, "t", "late"))
+        await turns()
+        assert not waiting.done()
+        await world.clock.advance(1_000)
+        async with asyncio.timeout(10):
+            assert [entry.payload for entry in await waiting] == ["late"]
 
     async def test_a_follower_reads_page_after_page(self, world: World) -> None:
         journal = await world.journal(page_size=3)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
+
+import pytest
 
 from stepwell import Success, Unavailable
 from stepwell.core.batch import Batch
@@ -14,7 +17,7 @@ from stepwell.core.journal import (
 )
 from stepwell.core.journal_writes import ForgetJournal
 
-from .journal_doubles import Damaged
+from .journal_doubles import Damaged, SlowToRead
 from .journal_world import (
     RUN,
     World,
@@ -128,3 +131,15 @@ class VerifyContract:
         await task
         assert verified > 1
         assert success(await verifying.verify()).entries > 0
+
+    @pytest.mark.parametrize("does", ["rewind", "compact"])
+    async def test_who_changes_a_journal_between_two_looks_is_no_damage(
+        self, world: World, does: Literal["rewind", "compact"]
+    ) -> None:
+        slow = SlowToRead(await world.ledger())
+        journal, rival = await world.journal(ledger=slow), await world.journal()
+        await fill(journal, 8)
+        _ = success(await journal.checkpoint(RUN, 4, None))
+        slow.rival, slow.does, slow.at = rival, does, "rewinds"
+        assert success(await journal.verify()) == Verified(1, 6 if does == "rewind" else 4)
+        assert slow.rival is None
