@@ -93,9 +93,9 @@ class Proof:
     def has_gaps(self) -> bool:
         return bool(self._gaps)
 
-    def keys(self, more: Iterable[str] = ()) -> set[str]:
-        """Every key of which anything was found, and `more`."""
-        return set(self._in_force).union(self._retired, self._unseen, more)
+    def keys(self) -> set[str]:
+        """Every key of which anything was found."""
+        return set(self._in_force).union(self._retired, self._unseen)
 
     def candidate(self, key_digest: str) -> RecordedRef | None:
         """The row that is in force for a key if it is recorded."""

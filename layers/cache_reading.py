@@ -56,7 +56,7 @@ class CacheReading:
         _ = await self._read_journals()
         self.live = await heads_of(self.rows)
         await self._find_due(None)
-        self._suspects = {key for key, ref in self.live.items() if self.due.get(key) != ref}
+        self._suspects = {key for key, head in self.live.items() if self.due.get(key) is not head}
         self._suspects.update(key for key in self.due if key not in self.live)
 
     async def read_of(self, key: str) -> None:
@@ -88,7 +88,8 @@ class CacheReading:
 
     async def explanations(self) -> list[Explanation]:
         """One for each key that has a head, or of which anything was found, in ascending order."""
-        keys = sorted(self.proof.keys(self.live))
+        keys = [*self.live, *sorted(self.proof.keys() - self.live.keys())]
+        keys.sort()  # of two sorted parts, which is soon done
         explained: list[Explanation] = []
         for at in range(0, len(keys), SLICE):
             explained += map(self.explain, keys[at : at + SLICE])
@@ -177,7 +178,9 @@ class CacheReading:
             for key in keys:
                 _ = self.due.pop(key, None)
         async for recorded in _recorded(self.rows, candidates):
-            self.due.update([(ref.key_digest, ref) for ref in recorded])
+            for ref in recorded:
+                head = self.live.get(ref.key_digest)
+                self.due[ref.key_digest] = head if head == ref else ref  # one object is kept of two that are equal
 
 
 async def heads_of(rows: CacheRows) -> dict[str, RecordedRef]:
