@@ -113,6 +113,7 @@ def test_every_example_of_the_readme_is_executed(reader: Path) -> None:
         "sandbox.md",
         "step-cache.md",
         "shared-cache.md",
+        "journal.md",
     ],
 )
 def test_the_examples_of_a_page_continue_one_another(tmp_path: Path, page: str) -> None:
