@@ -180,7 +180,9 @@ class CacheReading:
         async for recorded in _recorded(self.rows, candidates):
             for ref in recorded:
                 head = self.live.get(ref.key_digest)
-                self.due[ref.key_digest] = head if head == ref else ref  # one object is kept of two that are equal
+                if head is None or head != ref:
+                    head = ref
+                self.due[ref.key_digest] = head  # of two that are equal one object is kept
 
 
 async def heads_of(rows: CacheRows) -> dict[str, RecordedRef]:
