@@ -56,6 +56,16 @@ class FixedInconsistency:
         return self._verdict
 
 
+def _fixed(
+    verdict: Tolerance, noted: list[NotedConflict | NotedCorruption] | None = None
+) -> Layer[Inconsistency, Inconsistency]:
+    @provides
+    def recipe() -> Iterator[Inconsistency]:
+        yield FixedInconsistency(verdict, noted)
+
+    return recipe
+
+
 # --- layers -----------------------------------------------------------------
 
 
@@ -79,13 +89,3 @@ def layer_test(
 def layer_noop() -> Layer[Inconsistency, Inconsistency]:
     """Nobody to decide: what cannot be decided fails."""
     return _fixed("fail")
-
-
-def _fixed(
-    verdict: Tolerance, noted: list[NotedConflict | NotedCorruption] | None = None
-) -> Layer[Inconsistency, Inconsistency]:
-    @provides
-    def recipe() -> Iterator[Inconsistency]:
-        yield FixedInconsistency(verdict, noted)
-
-    return recipe

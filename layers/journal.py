@@ -128,6 +128,26 @@ class _Failing(AsyncIterator[Never]):
         raise JournalError(self._why)
 
 
+@asynccontextmanager
+async def _opened(
+    clock: Clock, ledger: Ledger, options: Options, artifacts: Artifacts | None
+) -> AsyncGenerator[Journal]:
+    invalid = options.invalid()
+    if invalid is not None:
+        raise Refused(invalid)
+    if not isinstance(ledger, JournalRows):
+        yield NoopJournal(NOT_KEPT)
+        return
+    journal = LedgerJournal(ledger, ledger, clock, options, artifacts)
+    try:
+        opened = await journal.open()
+        if isinstance(opened, Failure):
+            raise Refused(opened.failure())
+        yield journal
+    finally:
+        await journal.close()
+
+
 # --- layers -----------------------------------------------------------------
 
 
@@ -199,23 +219,3 @@ def layer_noop() -> Layer[Journal, Journal]:
         yield NoopJournal()
 
     return recipe
-
-
-@asynccontextmanager
-async def _opened(
-    clock: Clock, ledger: Ledger, options: Options, artifacts: Artifacts | None
-) -> AsyncGenerator[Journal]:
-    invalid = options.invalid()
-    if invalid is not None:
-        raise Refused(invalid)
-    if not isinstance(ledger, JournalRows):
-        yield NoopJournal(NOT_KEPT)
-        return
-    journal = LedgerJournal(ledger, ledger, clock, options, artifacts)
-    try:
-        opened = await journal.open()
-        if isinstance(opened, Failure):
-            raise Refused(opened.failure())
-        yield journal
-    finally:
-        await journal.close()

@@ -14,10 +14,12 @@ import pytest
 from typing_extensions import TypeForm
 
 from stepwell import (
+    CacheFold,
     Clock,
     Engine,
     Failure,
     Ids,
+    Journal,
     Layer,
     Ledger,
     Outcome,
@@ -26,6 +28,7 @@ from stepwell import (
     Revisions,
     Run,
     Services,
+    StepCache,
     StepId,
     Store,
     StoreKey,
@@ -41,18 +44,23 @@ from stepwell import (
     workflow,
 )
 from stepwell.core.batch import Batch
-from stepwell.core.step_cache import CacheEntry, RecordedRef
+from stepwell.core.cache_fold import PROJECTION
+from stepwell.core.step_cache import CacheEntry, CacheMiss, RecordedRef
 from stepwell.core.step_sandbox import UnsupportedBoundary
 from stepwell.layers import (
     app,
     artifacts,
+    cache_fold,
     clock,
     effect_dispatcher,
     engine,
     ids,
+    inconsistency,
+    journal,
     ledger,
     revisions,
     shared_tier,
+    step_cache,
     step_sandbox,
     store,
     waiters,
@@ -60,6 +68,7 @@ from stepwell.layers import (
 )
 from stepwell.services.artifacts import Artifacts
 from stepwell.services.effect_dispatcher import Effect, EffectDispatcher
+from stepwell.services.inconsistency import Inconsistency
 from stepwell.services.ledger import News
 from stepwell.services.shared_tier import SharedTier
 from stepwell.services.step_sandbox import StepSandbox
@@ -70,33 +79,45 @@ _S = TypeVar("_S")
 
 SERVICES = {
     "artifacts": Artifacts,
+    "cache_fold": CacheFold,
     "clock": Clock,
     "engine": Engine,
     "ids": Ids,
+    "journal": Journal,
     "ledger": Ledger,
     "revisions": Revisions,
+    "step_cache": StepCache,
     "step_sandbox": StepSandbox,
     "store": Store,
     "waiters": Waiters,
     "wake_bus": WakeBus,
 }
 
-OF_THE_USER = {"effect_dispatcher": EffectDispatcher, "shared_tier": SharedTier}
-"""Services that no application gives by itself: how an effect is delivered, and what is shared, only its user knows."""
+OF_THE_USER = {
+    "effect_dispatcher": EffectDispatcher,
+    "inconsistency": Inconsistency,
+    "shared_tier": SharedTier,
+}
+"""Services that no application gives by itself: how an effect is delivered, what is shared, and what becomes of a cache
+that contradicts itself, only its user knows."""
 
-NO_LAYERS = {"driver": "Driver"}
-"""Protocols that nobody composes: the engine hands one of its own to each run."""
+NO_LAYERS = {"driver": "Driver", "journal_rows": "JournalRows"}
+"""Protocols that nobody composes: the engine hands one of its own to each run, and a ledger keeps journals or not."""
 
 
 MODULES = (
     artifacts,
+    cache_fold,
     clock,
     effect_dispatcher,
     engine,
     ids,
+    inconsistency,
+    journal,
     ledger,
     revisions,
     shared_tier,
+    step_cache,
     step_sandbox,
     store,
     waiters,
@@ -263,6 +284,31 @@ TIER_CALLS: Mapping[str, Callable[[SharedTier], Answer]] = {
     "withdraw": lambda t: t.withdraw("key"),
 }
 
+ENTRY = CacheEntry(RecordedRef("key", "run", 1), None, {}, 0)
+
+JOURNAL_CALLS: Mapping[str, Callable[[Journal], Answer]] = {
+    "append": lambda j: j.append("run", "type", {}),
+    "checkpoint": lambda j: j.checkpoint("run", 0, {}),
+    "compact": lambda j: j.compact("run"),
+    "entries": lambda j: j.entries("run"),
+    "latest_checkpoint": lambda j: j.latest_checkpoint("run"),
+    "project": lambda j: j.project("run", PROJECTION),
+    "rewind": lambda j: j.rewind("run", 0),
+    "runs": lambda j: j.runs(),
+    "verify": lambda j: j.verify(),
+}
+
+CACHE_CALLS: Mapping[str, Callable[[StepCache], Answer]] = {
+    "put": lambda c: c.put(ENTRY),
+    "rebuild_heads": lambda c: c.rebuild_heads([]),
+}
+
+FOLD_CALLS: Mapping[str, Callable[[CacheFold], Answer]] = {
+    "explain": lambda f: f.explain("key"),
+    "rebuild": lambda f: f.rebuild(),
+    "verify": lambda f: f.verify(),
+}
+
 ENGINE_CALLS: Mapping[str, Callable[[Engine], Answer]] = {
     "cancel": lambda e: e.cancel("run"),
     "result": lambda e: e.result("run"),
@@ -333,6 +379,33 @@ async def test_an_absent_shared_tier_is_unavailable_in_every_call() -> None:
 async def test_an_absent_effect_dispatcher_is_unavailable() -> None:
     assert calls_of(EffectDispatcher) == {"dispatch"}
     await answers(effect_dispatcher.layer_noop(), EffectDispatcher, {"dispatch": lambda e: e.dispatch(Effect("key"))})
+
+
+async def test_an_absent_journal_is_unavailable_in_every_call() -> None:
+    assert {*JOURNAL_CALLS, "follow", "states"} == calls_of(Journal)
+    await answers(journal.layer_noop(), Journal, JOURNAL_CALLS)
+
+
+async def test_an_absent_step_cache_never_hits_and_keeps_nothing() -> None:
+    assert {*CACHE_CALLS, "get", "evict", "sweep"} == calls_of(StepCache)
+    await answers(step_cache.layer_noop(), StepCache, CACHE_CALLS)
+    async with build(step_cache.layer_noop()) as built:
+        absent = get(built.unwrap(), StepCache)
+        assert (await absent.get("key")).failure() == CacheMiss("key")
+        assert (await absent.evict("key"), await absent.sweep(0)) == (Success(False), Success(0))
+
+
+async def test_an_absent_cache_fold_is_unavailable_in_every_call() -> None:
+    assert FOLD_CALLS.keys() == calls_of(CacheFold)
+    await answers(cache_fold.layer_noop(), CacheFold, FOLD_CALLS)
+
+
+async def test_with_nobody_to_decide_an_inconsistency_fails() -> None:
+    assert calls_of(Inconsistency) == {"note_conflict", "note_corruption"}
+    async with build(inconsistency.layer_noop()) as built:
+        nobody, ref = get(built.unwrap(), Inconsistency), RecordedRef("key", "run", 1)
+        assert await nobody.note_conflict(ref, ref) == "fail"
+        assert await nobody.note_corruption(ref, "out", DIGEST, None) == "fail"
 
 
 async def test_an_absent_sandbox_is_an_unsupported_boundary() -> None:
