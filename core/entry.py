@@ -71,18 +71,9 @@ class RewindRow(Struct, frozen=True, gc=False):
 def link(previous: bytes, run_id: str, seq: int, at_ms: int, entry: NewEntry | EntryRow, no: int) -> bytes:
     """The hash of an entry that follows the one with the hash `previous`, and is the `no`th of all runs."""
     source = entry.source
-    content = (
-        run_id,
-        seq,
-        at_ms,
-        entry.event_type,
-        entry.payload,
-        entry.meta,
-        entry.spilled,
-        None if source is None else (source.id, source.seq),
-        no,
-    )
-    return sha256(previous + _encode(content)).digest()
+    named = None if source is None else (source.id, source.seq)
+    content = _encode((run_id, seq, at_ms, entry.event_type, entry.payload, entry.meta, entry.spilled, named, no))
+    return sha256(previous + content).digest()
 
 
 def link_rewind(kept: bytes, run_id: str, generation: int, from_seq: int, to_seq: int, at_ms: int) -> bytes:

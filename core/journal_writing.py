@@ -92,38 +92,28 @@ class JournalWriter:
 
     def append(self, run_id: str, entries: Iterable[NewEntry]) -> list[Appended]:
         """Number and hash these entries. One whose source has an entry is not appended again."""
-        held, at_ms = self._held, self._at_ms
+        held, at_ms, rows = self._held, self._at_ms, self.entries
         journal = held.held_journal(run_id)
         self.journals[run_id] = journal
+        seq, chain = journal.last_seq, journal.chain
         appended: list[Appended] = []
         for entry in entries:
-            source = entry.source
-            if source is not None and (known := held.held_source(run_id, source)) is not None:
-                appended.append(Appended(known, duplicate=True))
-                continue
-            seq, no = journal.last_seq + 1, held.next_entry_no()
-            journal.chain = chain = link(journal.chain, run_id, seq, at_ms, entry, no)
-            journal.last_seq = seq
-            self.entries.append(
-                EntryRow(
-                    run_id,
-                    seq,
-                    entry.event_type,
-                    at_ms,
-                    source,
-                    entry.payload,
-                    entry.meta,
-                    entry.spilled,
-                    chain,
-                    no,
-                )
-            )
+            source, event_type = entry.source, entry.event_type
             if source is not None:
-                held.keep_source(run_id, source, seq, entry.identity)
-                self.sources.append((run_id, source, seq, entry.identity))
-            if entry.event_type == EVENT_TYPE:
+                if (known := held.held_source(run_id, source)) is not None:
+                    appended.append(Appended(known, duplicate=True))
+                    continue
+                held.keep_source(run_id, source, seq + 1, entry.identity)
+                self.sources.append((run_id, source, seq + 1, entry.identity))
+            seq, no = seq + 1, held.next_entry_no()
+            chain = link(chain, run_id, seq, at_ms, entry, no)
+            rows.append(
+                EntryRow(run_id, seq, event_type, at_ms, source, entry.payload, entry.meta, entry.spilled, chain, no)
+            )
+            if event_type == EVENT_TYPE:
                 held.note_cache_change()
             appended.append(Appended(seq, duplicate=False))
+        journal.last_seq, journal.chain = seq, chain
         return appended
 
     def record(self, write: RecordRow) -> Recorded:

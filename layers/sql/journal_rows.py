@@ -5,6 +5,7 @@ An entry needs no seal: its hash is a link of a chain that whoever verifies a jo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -19,7 +20,7 @@ from .rows import Row, Value, optional_blob, to_blob, to_integer, to_text
 
 __all__ = [
     "DamagedRow",
-    "entry_row",
+    "entry_rows",
     "read_checkpoint",
     "read_entry",
     "read_head",
@@ -45,22 +46,23 @@ def seal_of(*content: str | int | bytes | None) -> bytes:
 # --- entries ----------------------------------------------------------------
 
 
-def entry_row(entry: EntryRow, jno: int) -> Row:
-    """In the order of the columns of `INSERT_ENTRY`."""
-    source = entry.source
-    return (
-        entry.no,
-        jno,
-        entry.seq,
-        entry.event_type,
-        entry.at_ms,
-        None if source is None else source.id,
-        None if source is None else source.seq,
-        entry.spilled,
-        entry.chain,
-        entry.meta,
-        entry.payload,
-    )
+def entry_rows(entries: Iterable[EntryRow], numbers: Mapping[str, int]) -> list[Row]:
+    """In the order of the columns of `INSERT_ENTRY`; `numbers` are those of the journals."""
+    return [
+        (
+            e.no,
+            numbers[e.run_id],
+            e.seq,
+            e.event_type,
+            e.at_ms,
+            *((None, None) if e.source is None else (e.source.id, e.source.seq)),
+            e.spilled,
+            e.chain,
+            e.meta,
+            e.payload,
+        )
+        for e in entries
+    ]
 
 
 def read_entry(run_id: Value, row: Row) -> EntryRow:

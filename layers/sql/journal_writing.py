@@ -7,7 +7,7 @@ from . import journal_statements as sql
 from .connection import Connection
 from .held_journals import JournalState
 from .journal_changes import JournalChanges
-from .journal_rows import entry_row, read_checkpoint, seal_of
+from .journal_rows import entry_rows, read_checkpoint, seal_of
 from .points import CommitPoint, OnPoint
 from .rows import MOST, Row
 
@@ -26,7 +26,7 @@ def write_journals(connection: Connection, changes: JournalChanges, reached: OnP
         _cut(connection, changes, states)
     if writer.entries:
         numbers = {run_id: state.jno for run_id, state in states.items()}
-        connection.insert_many(sql.INSERT_ENTRY, [entry_row(entry, numbers[entry.run_id]) for entry in writer.entries])
+        connection.insert_many(sql.INSERT_ENTRY, entry_rows(writer.entries, numbers))
         reached(CommitPoint.AFTER_ENTRIES)
     if writer.sources:
         connection.insert_many(
