@@ -112,7 +112,7 @@ class EngineCachedContract(EngineCachedFaultsContract):
 
     # --- keys -------------------------------------------------------------------
 
-    async def test_k_02_to_k_05_what_a_step_reads_is_its_key(self, cached: CachedWorld) -> None:
+    async def test_k_02_k_04_k_05_what_a_step_reads_is_its_key(self, cached: CachedWorld) -> None:
         def count(workspace: Workspace) -> int:
             return len(workspace.glob("src/*.py")) + workspace.is_executable("in.txt")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -262,6 +264,40 @@ class EngineCachedFaultsContract:
             assert "MaterializationConflict" in failed.error.message
             assert cached.calls["shout"] == 4
             assert cached.files.read("out/r") is None
+
+    async def test_k_01_under_a_writer_each_row_is_right_for_its_key(self, cached: CachedWorld) -> None:
+        def echo(workspace: Workspace) -> str:
+            text = workspace.read_text("in.txt")
+            workspace.write_text("out/r", text)
+            return text
+
+        stop = threading.Event()
+
+        def write() -> None:
+            for number in itertools.count():
+                if stop.is_set():
+                    return
+                if number % 2_000 < 10:  # so that some measurements, and some seeds, are of one moment
+                    cached.files.write("in.txt", f"{number // 2_000 % 10}" * 50)
+                _ = cached.files.read("in.txt")
+
+        flow = flow_of(echo)
+        writer = threading.Thread(target=write)
+        async with cached.engine(flow) as app:
+            writer.start()
+            try:
+                for number in range(40):  # some of them fail: their files are changed again and again
+                    _ = await app.run(flow, f"r{number}")
+            finally:
+                stop.set()
+                writer.join()
+            rows = [await app.row(ref) for ref in await app.heads()]
+            assert rows
+            assert len({str(row.result) for row in rows}) == len(rows)  # one key has one content
+            for row in rows:
+                cached.files.write("in.txt", str(row.result))
+                assert await app.run(flow, f"again {row.result}") == row.result
+                assert cached.files.read("out/r") == str(row.result).encode()
 
     # --- what is not recorded ---------------------------------------------------------------
 

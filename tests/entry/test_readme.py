@@ -75,6 +75,12 @@ def test_the_example_of_a_sandbox_prints_what_the_readme_says_and_the_command_do
     assert (reader / "out/sorted.txt").read_text() == "and\ncoffee\ntea\ntea\n"
 
 
+def test_the_example_of_cached_steps_prints_what_the_readme_says(reader: Path) -> None:
+    stated = [block.text for block in blocks(README) if block.language == "text"][3]
+    ended = run(reader, "index.py")
+    assert (ended.returncode, ended.stdout) == (0, stated)
+
+
 def assert_prints_and_does_nothing_twice(reader: Path, name: str, place: int) -> None:
     """The program prints what the text block at this place says, and another time its last line only."""
     stated = [block.text for block in blocks(README) if block.language == "text"][place]
@@ -93,6 +99,7 @@ def test_an_example_for_tests_passes(reader: Path, name: str) -> None:
 
 def test_every_example_of_the_readme_is_executed(reader: Path) -> None:
     assert sorted(path.name for path in reader.glob("*.py")) == [
+        "index.py",
         "ship.py",
         "shop.py",
         "tally.py",
@@ -111,6 +118,7 @@ def test_every_example_of_the_readme_is_executed(reader: Path) -> None:
         "waiting.md",
         "artifacts.md",
         "sandbox.md",
+        "cached-steps.md",
         "step-cache.md",
         "shared-cache.md",
         "journal.md",
