@@ -1,0 +1,185 @@
+"""`journal`, `journal verify`, `cache` and `store purge` in a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import apsw
+import pytest
+
+from .shell import SHOP, Shell
+
+
+@pytest.fixture
+def ran(shell: Shell) -> Shell:
+    assert shell("run", f"{SHOP}:greet", '"Ada"', "--id", "one").code == 0
+    return shell
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_journal_is_shown_in_order(ran: Shell) -> None:
+    shown = lines(ran("journal", "one", "--json").out)
+    assert [each["seq"] for each in shown] == list(range(len(shown)))
+    assert shown[0]["event_type"] == "stepwell.run-started"
+    assert shown[-1]["event_type"] == "stepwell.run-completed"
+    assert {each["run_id"] for each in shown} == {"one"}
+    assert [line.split()[0] for line in ran("journal", "one").out.splitlines()] == [str(each["seq"]) for each in shown]
+
+
+def test_a_part_of_it(ran: Shell) -> None:
+    everything = lines(ran("journal", "one", "--json").out)
+    assert lines(ran("journal", "one", "--json", "--after", "0").out) == everything[1:]
+    first = ran("journal", "one", "--json", "--limit", "1")
+    assert lines(first.out) == everything[:1]
+    assert ran("journal", "one", "--limit", "1").err == "there are more: --after 0\n"
+    only = lines(ran("journal", "one", "--json", "--type", "stepwell.run-completed").out)
+    assert only == everything[-1:]
+    assert ran("journal", "one", "--json", "--type", "nothing").out == ""
+
+
+def test_followed_it_ends_with_its_run(ran: Shell) -> None:
+    assert ran("journal", "one", "--follow", "--json").out == ran("journal", "one", "--json").out
+
+
+def test_followed_it_goes_on_with_a_run_that_waits(shell: Shell) -> None:
+    with shell.begin("run", f"{SHOP}:waits", "--id", "late") as running:
+        with shell.begin("journal", "late", "--follow", "--json", "--db", "stepwell.db") as following:
+            assert following.stdout is not None
+            told = []
+            for line in following.stdout:
+                told.append(json.loads(line)["event_type"])
+                if told[-1] == "stepwell.run-waiting":
+                    running.send_signal(signal.SIGINT)
+                    break
+            following.send_signal(signal.SIGINT)
+            _ = following.wait()
+        _ = running.wait()
+    assert told[0] == "stepwell.run-started"
+
+
+def test_a_run_that_is_not_there_is_told(ran: Shell) -> None:
+    said = ran("journal", "nobody", "--json")
+    assert (said.code, said.error["code"]) == (1, "run_not_found")
+
+
+def test_wrong_usage(ran: Shell) -> None:
+    assert ran("journal").code == 2
+    assert ran("journal", "one", "--limit", "0").code == 2
+    assert ran("journal", "one", "--after", "x").code == 2
+    assert ran("journal", "one", "--follow", "--limit", "1").code == 2
+    assert ran("cache").code == 2
+    assert ran("cache", "explain").code == 2
+
+
+def test_help_names_the_commands_of_a_command(ran: Shell) -> None:
+    for words in (("journal", "--help"), ("store", "--help")):
+        said = ran(*words)
+        assert said.code == 0
+        assert f"Usage: stepwell {words[0]} [OPTIONS]" in said.out
+    assert "stepwell journal verify --help" in ran("journal", "--help").out
+    assert "Usage: stepwell journal verify [OPTIONS] [ID]" in ran("journal", "verify", "--help").out
+    assert "Usage: stepwell store purge [OPTIONS] NAME" in ran("store", "purge", "--help").out
+
+
+# --- verify -----------------------------------------------------------------
+
+
+def test_a_whole_journal_is_verified(ran: Shell) -> None:
+    entries = len(ran("journal", "one", "--json").out.splitlines())
+    assert ran("journal", "verify", "--json").json == {"runs": 1, "entries": entries}
+    assert ran("journal", "verify", "one").out == f"{entries} entries of 1 runs are as they were written\n"
+
+
+def test_what_was_changed_is_named(ran: Shell) -> None:
+    connection = apsw.Connection(str(ran.folder / "stepwell.db"))
+    connection.execute(
+        "update entry set payload = cast(replace(cast(payload as text), 'greet', 'greed') as blob) where seq = 0"
+    )
+    connection.close()
+    said = ran("journal", "verify", "--json")
+    assert (said.code, said.error["code"], said.error["id"], said.error["seq"]) == (1, "tampered", "one", 0)
+    assert ran("journal", "verify", "one").code == 1
+
+
+def test_a_run_named_like_a_command_is_meant_after_two_hyphens(shell: Shell) -> None:
+    assert shell("run", f"{SHOP}:greet", '"Ada"', "--id", "verify").code == 0
+    assert lines(shell("journal", "--json", "--", "verify").out)[0]["run_id"] == "verify"
+
+
+# --- store purge --------------------------------------------------------------
+
+
+def test_a_store_is_purged_by_both_commands(ran: Shell) -> None:
+    assert ran("run", f"{SHOP}:opens", "o-1", "--id", "o").code == 0
+    assert ran("store", "purge", "shop.orders", "o-1").code == 2
+    assert ran("store", "purge", "shop.orders", "o-1", "--yes").out == "shop.orders/o-1 is erased\n"
+    assert ran("store", "shop.orders", "o-1").code == 1
+
+
+# --- the cache ----------------------------------------------------------------
+
+CACHED = """
+from stepwell import Boundary, Run, Workspace, workflow
+
+
+def double(workspace: Workspace, number: int) -> int:
+    workspace.write_text(f"out/{number}", str(2 * number))
+    return 2 * number
+
+
+@workflow
+async def doubled(run: Run, number: int) -> int:
+    return await run.cached_step("double", double, number, boundary=Boundary(writes=(f"out/{number}",)))
+"""
+
+
+@pytest.fixture
+def cached(shell: Shell) -> Shell:
+    (shell.folder / "cached.py").write_text(CACHED)
+    (shell.folder / "work").mkdir()
+    for run_id in ("first", "second"):
+        said = shell("run", "cached.py:doubled", "21", "--id", run_id, "--workspace", "work")
+        assert (said.code, said.out) == (0, "42\n"), said
+    return shell
+
+
+def actions(shell: Shell, run_id: str) -> list[object]:
+    told = lines(shell("journal", run_id, "--json", "--type", "stepwell.cache-provenance").out)
+    return [payload["action"] for each in told if isinstance(payload := each["payload"], dict)]
+
+
+def test_the_second_run_finds_what_the_first_one_made(cached: Shell) -> None:
+    assert actions(cached, "first") == ["recorded", "admitted"]
+    assert actions(cached, "second") == ["hit"]
+    assert (cached.folder / "work" / "out" / "21").read_text() == "42"
+
+
+def test_heads_agree_with_the_journal_until_somebody_removes_one(cached: Shell) -> None:
+    whole = {"matching": 1, "missing": 0, "extra": 0, "different": 0, "keys": []}
+    assert cached("cache", "verify", "--json").json == whole
+    database(cached.folder).execute("delete from cache_head")
+    said = cached("cache", "verify", "--json")
+    assert (said.code, said.json["missing"]) == (1, 1)
+    assert said.json["keys"][0]["difference"] == "missing"
+    assert "cache rebuild" in cached("cache", "verify").err
+    rebuilt = cached("cache", "rebuild", "--json").json
+    assert (rebuilt["runs"], rebuilt["admitted"], rebuilt["heads"]) == (2, 1, 1)
+    assert cached("cache", "verify", "--json").json == whole
+    assert cached("cache", "rebuild").code == 0
+
+
+def test_a_key_is_explained(cached: Shell) -> None:
+    key = cached("cache", "rebuild", "--json").json["keys"][0]["key_digest"]
+    said = cached("cache", "explain", key, "--json").json
+    assert (said["verdict"], said["ref"]["recorded_run_id"]) == ("restored", "first")
+    assert "restored" in cached("cache", "explain", key).out
+
+
+def database(folder: Path) -> apsw.Connection:
+    return apsw.Connection(os.fspath(folder / "stepwell.db"))
