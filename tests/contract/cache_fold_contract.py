@@ -17,7 +17,7 @@ from stepwell.core.step_cache import RecordedRef
 from stepwell.layers.cache_fold import LedgerCacheFold
 from stepwell.layers.step_cache import LedgerStepCache
 
-from .cache_world import BROKEN, Between, Damaging, Failing, World, counts, entry_of, good, row
+from .cache_world import BROKEN, Between, Damaging, Failing, Interrupting, World, counts, entry_of, good, row
 
 
 def differences(verification: Verification) -> dict[str, tuple[str, str | None]]:
@@ -522,6 +522,24 @@ class CacheFoldContract:
         }
         assert await world.heads() == {"comes": comes}
         assert lost != comes
+
+    async def test_a_head_that_is_seen_before_its_admission_stays(self, world: World) -> None:
+        lost, _ = await world.put("lost"), await world.put("k", seq=1)
+        await world.set_head("lost")
+
+        async def evicted() -> AsyncGenerator[None, None]:
+            _ = await world.cache.evict("k")
+            yield
+
+        async def put_again() -> AsyncGenerator[None, None]:
+            yield
+            _ = await world.put("k", seq=2)  # when the entries were read anew, and the head of "k" was not
+            yield
+
+        fold = LedgerCacheFold(Interrupting(Between(world.ledger, evicted), put_again))
+        rebuilt = good(await fold.rebuild())
+        assert await world.heads() == {"k": row("k", seq=2), "lost": lost}
+        assert [each.verdict for each in rebuilt.keys] == ["restored", "restored"]
 
     async def test_heads_that_are_always_changed_are_given_up_in_the_end(self, world: World) -> None:
         _ = await world.put("lost")

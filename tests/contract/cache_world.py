@@ -190,6 +190,21 @@ class Between(RowsDouble):
         return await super().commit_all(batches)
 
 
+class Interrupting(RowsDouble):
+    """Before each look at the journals, `rival` is awaited; the entries were read before."""
+
+    def __init__(self, real: Rows, rival: Callable[[], AsyncGenerator[None, None]]) -> None:
+        super().__init__(real)
+        self._rival = rival()
+
+    async def journals(
+        self, *, after: str | None = None, limit: int = 1000
+    ) -> Outcome[tuple[JournalRow, ...], Unavailable]:
+        if after is None:
+            await anext(self._rival, None)
+        return await super().journals(after=after, limit=limit)
+
+
 # --- the world ----------------------------------------------------------------
 
 
