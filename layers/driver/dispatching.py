@@ -12,7 +12,7 @@ Somebody who changes its files meanwhile sends it back to the beginning, a bound
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, cast, final
 
 from ...core.measured import MeasuredReads
 from ...core.outcome import Failure
@@ -35,6 +35,21 @@ REBASES: Final = 3
 
 
 _NO_READS: Final = MeasuredReads()
+
+
+_CACHE: Final[dict[type, bool]] = {}
+"""Which classes of transactions can cache: to look at all of their methods takes a while."""
+
+
+def _caching(transaction: WorkspaceTransaction) -> CachingTransaction | None:
+    """The transaction, if its results can be kept."""
+    known = _CACHE.get(type(transaction))
+    if known is False:
+        return None
+    if known is None:
+        _CACHE[type(transaction)] = isinstance(transaction, CachingTransaction)
+        return _caching(transaction)
+    return cast("CachingTransaction", transaction)  # as it was found to be
 
 
 @final
@@ -61,7 +76,7 @@ class Dispatch:
 
     async def _on(self, transaction: WorkspaceTransaction, owed: Owed | None) -> Ended:
         step = self._step
-        caching = transaction if isinstance(transaction, CachingTransaction) else None
+        caching = _caching(transaction)
         if owed is not None and caching is not None:
             settled = await self._settling.again(owed, caching)
             if settled is not None:

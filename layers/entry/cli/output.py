@@ -36,6 +36,7 @@ STYLES: Final = {
     "running": "cyan",
     "waiting": "yellow",
     "retrying": "yellow",
+    "settling": "yellow",
     "stuck": "bold red",
     "failed": "red",
     "cancelled": "magenta",

@@ -149,6 +149,8 @@ def _value(step: StepRow) -> str | None:
     if step.value is None:
         store = None if step.pin is None else f"{step.pin.key} at {step.pin.revision.version}"
         return store or (None if step.at_ms is None else f"until {instant(step.at_ms)}")
+    if step.status == "settling":
+        return "executed; its files and effects are owed"
     if not _is_error(step):
         return shorten(step.value.decode())
     error, _ = read_error(step.value)
