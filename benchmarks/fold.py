@@ -5,8 +5,8 @@
 Both sides read one table of a SQLite file, decode the payload and build an `Entry`; one of them also reduces it. They
 take turns within a round, so that both meet the same machine. `provenance only` is the worst journal there is: every
 entry grows the state. In `mixed`, four of five entries are of another kind, as when whole runs are read. The last
-column is what `reduce` adds to each entry; it should hardly grow with their number. This is the pure fold, entry by entry,
-as `Journal.project` does it; benchmarks/cache.py measures a whole rebuild.
+column is what `reduce` adds to each entry; it should hardly grow with their number. This is the pure fold, entry by
+entry, as `Journal.project` does it; benchmarks/cache.py measures a whole rebuild.
 """
 
 from __future__ import annotations
