@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
-from ...core.environment import Environment
 from ...core.poll import PollPolicy
 from ...services.clock import span_ms
 from ...services.inconsistency import Inconsistency
@@ -16,6 +15,7 @@ from ..cache_metrics import CacheMetrics
 from ..inconsistency import FixedInconsistency
 
 if TYPE_CHECKING:  # a program without cached steps loads none of it
+    from ...core.environment import Environment
     from ...services.effect_dispatcher import Effect, EffectDispatcher
     from .caching import CachePoint
 
