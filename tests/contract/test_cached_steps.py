@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from stepwell.core.workspace_limits import WorkspaceLimits
+from stepwell.layers import engine as engines
+from stepwell.layers.engine import EngineOptions
 
 from .cached_world import CachedWorld
 from .engine_cached_contract import EngineCachedContract
@@ -28,3 +31,11 @@ async def cached(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
 
 class TestCachedSteps(EngineCachedContract):
     pass
+
+
+def test_an_option_that_there_is_not_is_refused() -> None:
+    mistyped = cast(EngineOptions, {"effect": print})
+    with pytest.raises(TypeError, match="'effect' is no option; there are poll, inconsistency, effects"):
+        _ = engines.layer(**mistyped)
+    with pytest.raises(ValueError, match="max_age"):
+        _ = engines.layer(max_age=-1)
