@@ -75,7 +75,12 @@ def admit_options(options: EngineOptions) -> int | None:
     if unknown:
         raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(EngineOptions.__annotations__)}")
     max_age = options.get("max_age")
-    return None if max_age is None else span_ms("max_age", max_age)
+    if max_age is None:
+        return None
+    max_age_ms = span_ms("max_age", max_age)
+    if max_age_ms < 0:
+        raise ValueError(f"max_age is at least nothing, not {max_age!r}")
+    return max_age_ms
 
 
 def cache_options(options: EngineOptions, store: Store, max_age_ms: int | None) -> CacheOptions:
