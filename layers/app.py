@@ -99,11 +99,13 @@ def layer(
     workflows: Iterable[AnyWorkflow] = (),
     drive: bool = True,
     create: bool = True,
+    check: bool = True,
     workspace: str | PathLike[str] | None = None,
     artifacts: str | PathLike[str] | None = None,
     **options: Unpack[EngineOptions],
 ) -> Layer[Services, Services]:
-    """An application in one SQLite file. With `create=False` a file that is not there cannot be opened.
+    """An application in one SQLite file. With `create=False` a file that is not there cannot be opened; with
+    `check=False` one can whose journal is damaged.
 
     It drives the runs of its `workflows`; with `drive=False` it only knows their types. `workspace` is the folder on
     which sandboxed steps work, and `artifacts` the one that keeps large outputs, by default within the workspace, in
@@ -111,7 +113,7 @@ def layer(
     are those of the engine, as `effects`, who sends what cached steps ask for.
     """
     host = ledger.layer(path, create=create) | clock.layer() | ids.layer() | wake_bus.layer()
-    kept = host | store.layer() | revisions.layer() | waiters.layer() | journal.layer_spilling()
+    kept = host | store.layer() | revisions.layer() | waiters.layer() | journal.layer_spilling(check=check)
     files = _files(workspace, artifacts)  # first: one that is refused leaves no database; the engine is last
     return files | kept | step_cache.layer() | cache_fold.layer() | engine.layer(workflows, drive, **options)
 

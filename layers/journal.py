@@ -158,6 +158,7 @@ def layer(
     redaction: Redactor | None = REDACTION,
     compaction: Compaction | None = None,
     poll: PollPolicy = POLL,
+    check: bool = True,
 ) -> Layer[Journal, Clock | Ledger]:
     """The journal in the ledger that is given.
 
@@ -166,9 +167,9 @@ def layer(
     as `poll` says for entries of which the ledger gave no news.
 
     Building fails with `InvalidEvent` for an option that makes no sense, and with `Tampered` where one of the newest
-    entries is not as it was written.
+    entries is not as it was written; without `check` these are not looked at.
     """
-    options = Options(page_size, payload_bytes, redaction, compaction, poll)
+    options = Options(page_size, payload_bytes, redaction, compaction, poll, check)
 
     @provides
     async def recipe(clock: Clock, ledger: Ledger) -> AsyncIterator[Journal]:
@@ -185,9 +186,10 @@ def layer_spilling(
     redaction: Redactor | None = REDACTION,
     compaction: Compaction | None = None,
     poll: PollPolicy = POLL,
+    check: bool = True,
 ) -> Layer[Journal, Artifacts | Clock | Ledger]:
     """The same, where a payload that is longer than `payload_bytes` is put into the artifacts, and read from there."""
-    options = Options(page_size, payload_bytes, redaction, compaction, poll)
+    options = Options(page_size, payload_bytes, redaction, compaction, poll, check)
 
     @provides
     async def recipe(clock: Clock, ledger: Ledger, artifacts: Artifacts) -> AsyncIterator[Journal]:
@@ -204,10 +206,16 @@ def layer_test(
     redaction: Redactor | None = REDACTION,
     compaction: Compaction | None = None,
     poll: PollPolicy = POLL,
+    check: bool = True,
 ) -> Layer[Journal, Clock | Ledger]:
     """The same journal: it is as deterministic as the ledger and the clock beneath it."""
     return layer(
-        page_size=page_size, payload_bytes=payload_bytes, redaction=redaction, compaction=compaction, poll=poll
+        page_size=page_size,
+        payload_bytes=payload_bytes,
+        redaction=redaction,
+        compaction=compaction,
+        poll=poll,
+        check=check,
     )
 
 

@@ -11,6 +11,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Final, Never, TypeVar, TypeVarTuple, Unpack, final
 
+from ...core.journal import Tampered
 from ...core.model import TooLarge, Unavailable
 from ...core.outcome import Failure, Outcome
 from ...core.run import RunState
@@ -265,6 +266,9 @@ def _raise(error: LayerError) -> Never:
     cause = error.cause if isinstance(error, Failed) else None
     if isinstance(cause, (CannotOpen, WorkspaceRefusal)):
         raise cause
+    if isinstance(cause, Tampered):
+        remedy = "`stepwell journal verify` checks all of it; restore a backup from before."
+        raise CannotOpen("the database", f"its journal is damaged: {cause.message}", remedy)
     raise RuntimeError(f"the application could not be opened: {error}") from (
         cause if isinstance(cause, BaseException) else None
     )

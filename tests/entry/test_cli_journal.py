@@ -107,6 +107,19 @@ def test_what_was_changed_is_named(ran: Shell) -> None:
     assert ran("journal", "verify", "one").code == 1
 
 
+def test_what_cannot_be_read_at_all_is_named_and_hinders_only_who_would_write(ran: Shell) -> None:
+    connection = apsw.Connection(str(ran.folder / "stepwell.db"))
+    connection.execute("update entry set payload = 'no bytes' where seq = 1")
+    connection.close()
+    said = ran("journal", "verify", "--json")
+    assert (said.code, said.error["code"]) == (1, "tampered")
+    assert "entry 1 of the run 'one'" in said.error["error"]
+    assert ran("show", "one").code == 0
+    said = ran("run", f"{SHOP}:greet", '"Ada"', "--id", "two", "--json")
+    assert (said.code, said.error["code"]) == (1, "cannot_open")
+    assert "its journal is damaged: " in said.error["error"]
+
+
 def test_a_run_named_like_a_command_is_meant_after_two_hyphens(shell: Shell) -> None:
     assert shell("run", f"{SHOP}:greet", '"Ada"', "--id", "verify").code == 0
     assert lines(shell("journal", "--json", "--", "verify").out)[0]["run_id"] == "verify"

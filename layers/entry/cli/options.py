@@ -116,11 +116,12 @@ def _admitted(admit: Callable[[str], _A], given: str) -> _A:
 
 
 def open_existing(settings: Settings) -> AbstractAsyncContextManager[App, None]:
-    """The application in a database that must be there already; nothing is driven."""
+    """The application in a database that must be there already; nothing is driven, and a damaged journal is no
+    hindrance: whoever looks for the damage must be able to."""
     path = _admit_db(settings)
     if path == MEMORY:
         raise Problem("usage", f"{MEMORY!r} ends with its process, so there is nothing in it", exit_code=WRONG_USAGE)
-    return open_layer(apps.layer(path, drive=False, create=False))
+    return open_layer(apps.layer(path, drive=False, create=False, check=False))
 
 
 def run_blocking(work: Coroutine[object, object, _A]) -> _A:
