@@ -22,6 +22,7 @@ __all__ = [
     "DATABASE",
     "FORMAT_VERSION",
     "MANIFEST",
+    "BackupCode",
     "BackupError",
     "BackupFile",
     "Fencing",
@@ -36,6 +37,9 @@ FORMAT_VERSION: Final = 1
 DATABASE: Final = "store.sqlite3"
 ARTIFACTS: Final = "artifacts"
 MANIFEST: Final = "manifest.json"
+
+LAST_MS: Final = 2**53 - 1
+"""The latest instant that a manifest may name: the largest whole number that every reader of JSON keeps exactly."""
 
 BackupCode: TypeAlias = Literal[
     "not_empty",
@@ -110,6 +114,8 @@ def read_manifest(data: bytes) -> Outcome[Manifest, BackupError]:
     files = (manifest.database, *manifest.artifacts)
     if not all(is_digest(file.digest) and file.size_bytes >= 0 for file in files):
         return Failure(_invalid("a digest in it is none, or a size is below 0"))
+    if not 0 <= manifest.created_at_ms <= LAST_MS:
+        return Failure(_invalid("it was made at no instant that a clock shows"))
     digests = [artifact.digest for artifact in manifest.artifacts]
     if digests != sorted(set(digests)):
         return Failure(_invalid("its artifacts are not in order, or one is named twice"))

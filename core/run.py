@@ -78,7 +78,7 @@ def diagram() -> str:
 class RunRow:
     """One run. Instants are milliseconds of the ledger's clock; `arguments` and `outcome` are JSON.
 
-    `fence` counts the owners that the run has had: a write that names an older fence changes nothing. `outcome` is
+    `fence` grows with each owner that the run has had: a write that names an older fence changes nothing. `outcome` is
     the result of a completed run and the recorded error of a failed one. `crashes` counts the owners
     that were lost while the run executed, one after another, with no completion recorded after the one numbered `mark`.
     `wake_at_ms` tells when a run that nobody owns may go on; None is at once. `no` is the run's number in the order of

@@ -3,35 +3,78 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from ...services.ledger import CannotOpen
 from .connection import Connection, DatabaseError
-from .opening import admit_file, cannot_open, connect_inspector
+from .opening import ADDRESS, admit_file, cannot_open, connect_inspector, is_writable, patiently
 from .schema import SCHEMA_VERSION
 
-__all__ = ["SCHEMA_VERSION", "check_database", "copy_database"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "admit_database",
+    "check_database",
+    "copy_database",
+    "is_damaged",
+    "is_too_new",
+    "names_no_file",
+]
 
 
-def copy_database(path: str, target: str) -> int:
-    """Copy all that is committed at one moment to a new file, and give the version of its schema. It blocks.
+def names_no_file(name: str) -> bool:
+    """Whether opening refuses this as a path, or takes it for something else."""
+    return not name or name == ":memory:" or name.startswith("~") or ADDRESS.match(name) is not None
 
-    Raises `CannotOpen`. What is left of a copy that failed is the caller's to remove.
-    """
+
+def admit_database(path: str) -> None:
+    """Raises `CannotOpen` if there is no database of ours with anything in it. It blocks."""
     if not os.path.exists(path):
         raise CannotOpen(path, "there is no such file", "Check the path; nothing was made.")
     connection = connect_inspector(path)
     try:
-        version = admit_file(connection, path)
-        if version == 0:
+        if patiently(path, lambda: admit_file(connection, path)) == 0:
             raise CannotOpen(path, "there is nothing in it yet", "Check the path; nothing was copied.")
-        connection.run("vacuum into ?", target)
-    except DatabaseError as error:
-        raise cannot_open(path, error) from error
     finally:
         connection.close()
-    with open(target, "rb") as copy:
-        os.fsync(copy.fileno())
-    return version
+
+
+def copy_database(path: str, target: str, check: Callable[[], None]) -> None:
+    """Copy all that is committed at one moment to a file that is new or empty. It blocks, until `check` raises.
+
+    Raises `CannotOpen`. What is left of a copy that failed is the caller's to remove.
+    """
+    stopped: list[BaseException] = []
+
+    def is_to_stop() -> bool:
+        try:
+            check()
+        except BaseException as error:  # raised below, where SQLite has let go of the copy
+            stopped.append(error)
+        return bool(stopped)
+
+    before = _state_of(path)
+    connection = connect_inspector(path)
+    try:
+        connection.stop_when(is_to_stop)
+        patiently(path, lambda: connection.run("vacuum into ?", target))
+    except CannotOpen:
+        if stopped:
+            raise stopped[0] from None
+        raise
+    finally:
+        connection.close()
+    if not is_writable(path) and _state_of(path) != before:
+        reason = "it was written to while it was copied, and this process may only read it"
+        raise CannotOpen(path, reason, "Copy it as somebody who may write to it.")
+
+
+def _state_of(path: str) -> tuple[int, int, int] | None:
+    """What changes when somebody writes to the file itself."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def check_database(path: str) -> int:
@@ -48,3 +91,12 @@ def check_database(path: str) -> int:
     if found != ["ok"]:
         raise CannotOpen(path, f"it is damaged: {found[0]}", "Take another backup; the file was left as it was.")
     return version
+
+
+def is_damaged(error: CannotOpen) -> bool:
+    """Whether the file is no whole database, as the functions here and in `opening.py` say it."""
+    return error.reason.startswith(("it is damaged", "it is not an SQLite database"))
+
+
+def is_too_new(error: CannotOpen) -> bool:
+    return error.reason.startswith("its schema has version")

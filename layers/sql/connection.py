@@ -41,6 +41,9 @@ CACHED_STATEMENTS = 200
 ROWS_AT_ONCE = 25
 """How many rows a statement inserts where there are many: more of them gain nothing."""
 
+STEPS_BETWEEN = 10_000
+"""How many instructions of SQLite, some milliseconds, lie between two looks whether a statement is to end."""
+
 HOST_ERRORS = (
     apsw.FullError,
     apsw.IOError,
@@ -117,6 +120,10 @@ class Connection:
             return apsw.SQLITE_OK
 
         self._connection.set_wal_hook(hook)
+
+    def stop_when(self, call: Callable[[], bool]) -> None:
+        """Let a statement end with an error soon after `call` says so."""
+        self._connection.set_progress_handler(call, STEPS_BETWEEN)
 
     def checkpoint(self) -> None:
         """Move what the log holds to the file, as far as nobody else reads or writes there."""

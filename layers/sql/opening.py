@@ -35,6 +35,7 @@ __all__ = [
     "empty_log",
     "is_writable",
     "open_file",
+    "patiently",
 ]
 
 Durability: TypeAlias = Literal["full", "normal"]
@@ -61,7 +62,7 @@ def open_file(path: str | PathLike[str], *, create: bool) -> str:
     Raises `CannotOpen`, as the functions below do. They block, for seconds where another process has locked the file.
     """
     name = _admit_path(path, create)
-    _patiently(name, lambda: _prepare(name, create))
+    patiently(name, lambda: _prepare(name, create))
     return name
 
 
@@ -73,13 +74,14 @@ def connect_writer(path: str, durability: Durability, vfs: str | None = None) ->
         f"cache_size = -{CACHE_KIB}",
         "secure_delete = 1",  # of what is purged; what SQLite copied from page to page before is beyond its reach
     )
-    return _patiently(path, lambda: _connect(path, pragmas, vfs))
+    return patiently(path, lambda: _connect(path, pragmas, vfs))
 
 
 def connect_inspector(path: str) -> Connection:
     """For looking only: as the writer where it can be written; otherwise nothing is made beside the file."""
+    path = os.path.realpath(path)  # the log is beside the file, and not beside a link to it
     frozen = not is_writable(path) and not _has_log(path)
-    return _patiently(path, lambda: _connect(path, ("synchronous = full",), frozen=frozen))
+    return patiently(path, lambda: _connect(path, ("synchronous = full",), frozen=frozen))
 
 
 def empty_log(path: str) -> bool:
@@ -108,7 +110,7 @@ def _has_log(path: str) -> bool:
 
 
 def connect_reader(path: str) -> Connection:
-    return _patiently(path, lambda: _connect(path, ("query_only = 1",)))
+    return patiently(path, lambda: _connect(path, ("query_only = 1",)))
 
 
 def _connect(path: str, pragmas: Iterable[str], vfs: str | None = None, *, frozen: bool = False) -> Connection:
@@ -122,7 +124,7 @@ def _connect(path: str, pragmas: Iterable[str], vfs: str | None = None, *, froze
     return connection
 
 
-def _patiently(path: str, attempt: Callable[[], _T]) -> _T:
+def patiently(path: str, attempt: Callable[[], _T]) -> _T:
     """What `attempt` gives, tried again while another process has locked the file."""
     pauses = Pauses().until(LIMITS.busy_wait_s)
     while True:

@@ -1,0 +1,1 @@
+"""Backup and restore, a part of what they do in each module."""
