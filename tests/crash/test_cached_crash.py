@@ -124,3 +124,14 @@ def test_a_run_survives_being_killed_at_one_point_after_another(folder: Path) ->
     rows, said = asyncio.run(look(folder, "r"))
     assert {row.status for row in rows.values()} == {"done"}
     assert Counter(said) == {"recorded": 2, "admitted": 2}
+
+
+def test_a_step_that_was_cut_off_and_whose_reads_were_changed_is_dispatched_anew(folder: Path) -> None:
+    assert execute(folder, "r", CachePoint.RECORDED.name, 2) is None
+    _ = (folder / "work/src/a.txt").write_text("beta\n")
+    assert execute(folder, "r") == [2, "beta\n"]
+    assert (folder / "work/out/small").read_text() == "beta\n"
+    assert passed(folder)["EXECUTED"] == 3
+    rows, said = asyncio.run(look(folder, "r"))
+    assert {row.status for row in rows.values()} == {"done"}
+    assert Counter(said) == {"recorded": 3, "admitted": 3}  # what was made of alpha is right for alpha
