@@ -25,7 +25,7 @@ demo: setup
 
 ## make test    the tests (ARGS="-k store" chooses)
 test: setup
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 ## make check   style, types by both checkers, and the direction of imports
 check: setup
