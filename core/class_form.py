@@ -17,13 +17,14 @@ from pydantic.fields import FieldInfo
 
 from .code_facts import Form
 from .code_home import class_name, home_of, module_named
-from .code_value import DESCRIPTORS, Reach, Unknown, type_form, value_form
+from .code_refusals import Unknown
+from .code_value import Reach, type_form, value_form
 from .kind import is_class, is_dict, is_tuple
 from .object_state import attribute, is_python
 
-__all__ = ["class_form"]
+__all__ = ["class_form", "known_form"]
 
-_PLACE: Final = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__"}
+_PLACE: Final = {"__module__", "__qualname__", "__dict__", "__weakref__", "__firstlineno__"}
 _TOLD: Final = {
     *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__static_attributes__"),
     *("__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__", "__type_params__", "__classcell__"),
@@ -35,11 +36,21 @@ _PASSED_OVER: Final = frozenset(_PLACE | _TOLD)
 _OF_MODEL: Final = frozenset(
     {"model_fields", "model_computed_fields", "__class_vars__", "__private_attributes__", "__signature__"}
 )
-_FOR_PEOPLE: Final = frozenset({"deprecated", "description", "examples", "title", "json_schema_extra", "repr"})
 _OF_FIELD: Final = (
-    *("alias", "validation_alias", "serialization_alias", "exclude", "discriminator", "frozen", "validate_default"),
-    *("init", "init_var", "kw_only", "default_factory", "default"),
+    *("alias", "alias_priority", "validation_alias", "serialization_alias", "exclude", "exclude_if", "discriminator"),
+    *("frozen", "validate_default", "repr", "init", "init_var", "kw_only", "default_factory", "default"),
+    *("title", "field_title_generator", "description", "examples", "json_schema_extra"),
 )
+"""What is said of a field. What is said to people too: a schema has it, and who is asked with a schema reads it."""
+
+_OF_ENUM: Final = frozenset(
+    {
+        *("_member_map_", "_member_names_", "_member_type_", "_value2member_map_", "_hashable_values_", "_sort_order_"),
+        *("_unhashable_values_", "_unhashable_values_map_", "_value_repr_", "_use_args_", "_new_member_", "_ignore_"),
+        *("_flag_mask_", "_singles_mask_", "_all_bits_", "_inverted_", "_order_"),
+    }
+)
+"""What an enumeration makes of its members and bases."""
 
 
 def class_form(class_: type[object], reach: Reach) -> Form:
@@ -94,16 +105,25 @@ def _annotations(class_: type[object], reach: Reach) -> Iterator[Form]:
 def _is_left_out(class_: type[object], name: str, value: object) -> bool:
     if name in _PASSED_OVER:
         return True
+    if name == "__doc__":
+        return _is_made_of_fields(class_, value)
     if issubclass(class_, enum.Enum):
-        is_data = _function_in(value) is None and not isinstance(value, DESCRIPTORS)
-        return name in class_.__members__ or (name.startswith("_") and is_data) or _is_generated(value)
+        return name in class_.__members__ or name in _OF_ENUM
+    if type(value).__name__ == "_DeprecatedFieldDescriptor":
+        return True  # of a model; its field tells
     if _is_model(class_) and (name in _OF_MODEL or name.startswith("__pydantic_")):
         return True
     if _is_named_tuple(class_):
         return name in ("_fields", "_field_defaults") or _is_generated(value) or type(value).__name__ == "_tuplegetter"
-    if name == "__hash__" and value is None:
-        return True  # follows from `__eq__`
+    if name == "__hash__" and value is None and "__eq__" in vars(class_):
+        return True  # follows from it
     return "__dataclass_fields__" in vars(class_) and (name == "__is_pydantic_dataclass__" or _is_generated(value))
+
+
+def _is_made_of_fields(class_: type[object], doc: object) -> bool:
+    """Whether the docstring of a class is none, or the signature that `dataclasses` writes for it."""
+    is_signature = "__dataclass_fields__" in vars(class_) and str(doc).startswith(f"{class_.__name__}(")
+    return doc is None or is_signature
 
 
 def _function_in(value: object) -> types.FunctionType | None:
@@ -199,6 +219,13 @@ def _field(label: str, field: FieldInfo, reach: Reach) -> Iterator[Form]:
     yield ["metadata", *(_constraint(each, label, reach) for each in field.metadata)]
     for each in _OF_FIELD:
         yield [each, _default(getattr(field, each, None), label, reach)]
+    deprecated = field.deprecated
+    yield ["deprecated", deprecated if deprecated is None or isinstance(deprecated, str | bool) else deprecated.message]
+
+
+def known_form(value: object, label: str, reach: Reach) -> Form:
+    """The form of what pydantic keeps in annotations, as a field is; None for anything else."""
+    return ["field", *_field(label, value, reach)] if isinstance(value, FieldInfo) else None
 
 
 def _constraint(value: object, label: str, reach: Reach) -> Form:
@@ -213,8 +240,6 @@ def _constraint(value: object, label: str, reach: Reach) -> Form:
 def _default(value: object, label: str, reach: Reach) -> Form:
     if type(value).__name__ == "PydanticUndefinedType":
         return ["undefined"]
-    if isinstance(value, FieldInfo):
-        return ["field", *_field(label, value, reach)]
     return value_form(value, label, reach)
 
 
@@ -225,8 +250,7 @@ def _decorator(name: str, decorator: object, reach: Reach) -> Form:
     if dataclasses.is_dataclass(info) and not is_class(info):
         for each in dataclasses.fields(info):
             held: object = getattr(info, each.name)
-            if each.name not in _FOR_PEOPLE:
-                settings.append([each.name, _default(held, f"`{name}`", reach)])
+            settings.append([each.name, _default(held, f"`{name}`", reach)])
     return [name, *settings]
 
 

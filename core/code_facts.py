@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Final, TypeAlias, final
 
+from .code_reads import Chain, Import, reads_of
 from .kind import is_frozenset, is_tuple
 from .node import digest_of
 
-__all__ = ["CodeFacts", "Form", "Import", "NoForm", "atom", "digest_of_form", "facts_of", "in_order"]
+__all__ = ["CodeFacts", "Form", "NoForm", "atom", "digest_of_form", "facts_of", "in_order"]
 
 Form: TypeAlias = "str | int | float | bool | list[Form] | None"
 """What something is, as JSON. A list begins with a word that says what it stands for, so that no two forms meet."""
@@ -32,22 +33,19 @@ class NoForm(TypeError):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Import:
-    """An import statement within a function: how many dots, the module's name, and the names taken from it."""
-
-    level: int
-    module: str
-    names: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class CodeFacts:
-    """`chains` are the global names that the code and what is defined in it read, each with the attributes after it."""
+    """`chains` are the global names that the code and what is defined in it read, each with the attributes after it.
+
+    `within` are such chains that begin with a module which the code imports, `free` those that begin with a variable of
+    the function around it. `names` are all names that it reads or writes, of globals and of attributes.
+    """
 
     digest: str
-    chains: tuple[tuple[str, ...], ...]
+    chains: tuple[Chain, ...]
     imports: tuple[Import, ...]
+    within: tuple[tuple[Import, Chain], ...]
+    free: tuple[Chain, ...]
+    names: frozenset[str]
 
 
 def facts_of(code: CodeType) -> CodeFacts:
@@ -114,22 +112,26 @@ def _constant(value: object) -> Form:
 
 def _read(code: CodeType) -> CodeFacts:
     inner = [facts_of(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    chains, imports = _reached(code)
+    reads = reads_of(code)
+    loose = {*reads.loose, *(chain for facts in inner for chain in facts.free)}
+    within = {(reads.bound[chain[0]], chain) for chain in loose if chain[0] in reads.bound}
     return CodeFacts(
         digest=digest_of_form(_form(code)),
-        chains=tuple(sorted({*chains, *(chain for facts in inner for chain in facts.chains)})),
-        imports=tuple(dict.fromkeys([*imports, *(each for facts in inner for each in facts.imports)])),
+        chains=tuple(sorted({*reads.chains, *(chain for facts in inner for chain in facts.chains)})),
+        imports=tuple(dict.fromkeys([*reads.imports, *(each for facts in inner for each in facts.imports)])),
+        within=tuple(sorted({*within, *(each for facts in inner for each in facts.within)}, key=repr)),
+        free=tuple(sorted(chain for chain in loose if chain[0] in code.co_freevars)),
+        names=frozenset(code.co_names).union(*(facts.names for facts in inner)),
     )
 
 
 def _form(code: CodeType) -> Form:
     return [
         "code",
-        code.co_code.hex(),  # as it was compiled, without what the interpreter makes of it while it runs
+        *_instructions(code),
         code.co_exceptiontable.hex(),
         code.co_name,
         [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags],
-        [*map(_constant, code.co_consts)],
         [*code.co_names],
         [*code.co_varnames],
         [*code.co_freevars],
@@ -137,30 +139,19 @@ def _form(code: CodeType) -> Form:
     ]
 
 
-_NAMES: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
-_ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_OF_PLACE: Final = frozenset({"__firstlineno__", "__static_attributes__"})
+"""What the body of a class keeps from Python 3.13 on: its line, and what its methods tell anyway, in any order."""
 
 
-def _reached(code: CodeType) -> tuple[set[tuple[str, ...]], list[Import]]:
-    chains: set[tuple[str, ...]] = set()
-    imports: list[Import] = []
-    chain: list[str] = []
-    before: list[object] = [None, None]
+def _instructions(code: CodeType) -> list[Form]:
+    """The bytecode as it was compiled, without what the interpreter makes of it while it runs, and its constants."""
+    if _OF_PLACE.isdisjoint(code.co_names):
+        return [code.co_code.hex(), [*map(_constant, code.co_consts)]]
+    # Each constant where it is loaded: its number, and which constants there are, would tell the line.
+    told: list[list[Form]] = []
     for each in dis.get_instructions(code):
-        if each.opname == "EXTENDED_ARG":
-            continue
-        if chain and each.opname in _ATTRIBUTES:
-            chain.append(str(each.argval))
-            continue
-        if chain:
-            chains.add(tuple(chain))
-        chain = [str(each.argval)] if each.opname in _NAMES else []
-        if each.opname == "IMPORT_NAME":
-            imports.append(_import(str(each.argval), *before))
-        before = [before[1], each.argval]
-    return chains, imports
-
-
-def _import(module: str, level: object, names: object) -> Import:
-    taken = tuple(map(str, names)) if is_tuple(names) else ()
-    return Import(level if isinstance(level, int) else 0, module, taken)
+        if each.opname == "STORE_NAME" and each.argval in _OF_PLACE:
+            told[-1] = [told[-1][0], None]
+        is_constant = each.opcode in dis.hasconst
+        told.append([each.opcode, _constant(each.argval) if is_constant else each.arg])
+    return [[*told]]

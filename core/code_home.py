@@ -6,25 +6,50 @@ this library. So a folder of modules beside a script counts, and so does a packa
 
 from __future__ import annotations
 
+import dis
 import sys
-from types import FunctionType, ModuleType
+from types import ClassMethodDescriptorType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import Final
 
-__all__ = ["class_name", "function_name", "home_of", "is_found", "is_own", "is_standard", "module_named"]
+from .object_state import is_python
+
+__all__ = [
+    "class_name",
+    "function_name",
+    "home_of",
+    "is_class_found",
+    "is_found",
+    "is_own",
+    "is_standard",
+    "module_named",
+]
 
 _LIBRARY: Final = __name__.partition(".")[0]
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 
 
+_STANDARD: Final = dis.__file__.replace("\\", "/").rpartition("/")[0] + "/"
+
+
 def is_standard(module: str) -> bool:
-    """Whether a module is of the standard library."""
-    return module.partition(".")[0] in sys.stdlib_module_names
+    """Whether a module is of the standard library, and not one of the program that has taken its name."""
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names and not _is_covered(top)
+
+
+def _is_covered(top: str) -> bool:
+    """Whether what is loaded under a name of the standard library was written elsewhere."""
+    file: object = getattr(sys.modules.get(top), "__file__", None)
+    if not isinstance(file, str) or not file.endswith((".py", ".pyc")):
+        return False
+    place = file.replace("\\", "/")
+    return not place.startswith(_STANDARD) or any(each in place for each in _INSTALLED)
 
 
 def is_own(module: str, root: str) -> bool:
     """Whether the module of that name is the program's own, where `root` is the module of what is identified."""
     top = module.partition(".")[0]
-    if top in sys.stdlib_module_names or top == _LIBRARY:
+    if top == _LIBRARY or is_standard(module):
         return False
     return top == root.partition(".")[0] or not _is_installed(module)
 
@@ -53,6 +78,25 @@ def is_found(function: FunctionType) -> bool:
     for name in function.__qualname__.split("."):
         found = getattr(found, "__dict__", {}).get(name)
     return found is function
+
+
+def is_class_found(class_: type[object]) -> bool:
+    """Whether a class is what stands under its name in the module that it says, or is written in C, and cannot lie.
+
+    What is made by a call often says the module of who was called; of what `exec` makes without a module, `builtins`.
+    """
+    found: object = sys.modules.get(class_.__module__)
+    for name in class_.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    return found is class_ or not is_python(class_) or any(_is_in_c(each, class_) for each in vars(class_).values())
+
+
+def _is_in_c(entry: object, class_: type[object]) -> bool:
+    """Whether an entry is a method that only a class written in C has of its own."""
+    return isinstance(entry, _IN_C) and entry.__objclass__ is class_
+
+
+_IN_C: Final = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
 
 
 def function_name(function: FunctionType) -> str:

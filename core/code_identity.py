@@ -22,10 +22,12 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Final, final
 
 from .annotation_reach import classes_in
-from .class_form import class_form
-from .code_facts import Form, Import, NoForm, digest_of_form, facts_of
-from .code_home import class_name, function_name, home_of, is_found, is_own, module_named
-from .code_value import Unknown, refuse_dynamic, value_form
+from .class_form import class_form, known_form
+from .code_facts import Form, NoForm, digest_of_form, facts_of
+from .code_home import class_name, function_name, home_of, is_class_found, is_found, is_own, module_named
+from .code_reads import Chain, Import
+from .code_refusals import Unknown, refuse_dynamic, refuse_handle, refuse_names
+from .code_value import type_form, value_form
 from .kind import is_class, is_dict
 from .object_state import attribute
 
@@ -70,6 +72,11 @@ def identify(fn: Callable[..., object]) -> CodeIdentity | Unidentified:
 
 
 _PIN: Final = "give the step a `version=` of your own, and raise it when the code changes"
+_ASKING: Final = frozenset(
+    {"__annotations__", "get_annotations", "get_type_hints", "getfullargspec", "signature", "Signature"}
+)
+"""Names by which code asks for the annotations of functions."""
+
 _BYTECODE: Final[list[Form]] = ["bytecode", str(sys.implementation.cache_tag), importlib.util.MAGIC_NUMBER.hex()]
 
 
@@ -104,14 +111,35 @@ class _Walk:
         self._numbers: dict[int, int] = {}
         self.within: dict[int, int] = {}
         self._met: list[FunctionType | type[object] | ModuleType] = []
+        self._names: set[str] = set()
+        """All names that the code of the program reads."""
 
     def digest(self, fn: object) -> str:
         forms: list[Form] = [_BYTECODE, value_form(fn, "it", self)]
         done = 0
+        told = set[tuple[int, str]]()
         while done < len(self._met):
             forms.append(self._look_at(self._met[done]))
             done += 1
+            if done == len(self._met):
+                forms += self._told_by_functions(told)
         return digest_of_form(forms)
+
+    def _told_by_functions(self, told: set[tuple[int, str]]) -> Iterator[Form]:
+        """What functions are asked for by names that are read somewhere: their own attributes, and annotations."""
+        asked = not _ASKING.isdisjoint(self._names)
+        for number, met in enumerate(tuple(self._met)):
+            if not isinstance(met, FunctionType) or not (met.__dict__ or asked):
+                continue
+            self.at = function_name(met)
+            for name, value in sorted(met.__dict__.items()):
+                if name in self._names and name != "__wrapped__" and (number, name) not in told:
+                    told.add((number, name))
+                    yield ["attribute", number, name, value_form(value, f"`{met.__name__}.{name}`", self)]
+            if asked and (number, "") not in told:
+                told.add((number, ""))
+                for name, annotation in met.__annotations__.items():
+                    yield ["annotation", number, name, type_form(annotation, f"the annotation of `{name}`", self)]
 
     def _is_own(self, module: str) -> bool:
         known = self._own.get(module)
@@ -134,7 +162,7 @@ class _Walk:
         return [*known, *self._closure(function), self._wrapped(function)]
 
     def class_(self, class_: type[object]) -> Form:
-        if self._is_own(class_.__module__):
+        if self.is_own(class_):
             return self._number(class_)
         name = class_name(class_)
         if class_.__module__ != "builtins":
@@ -149,7 +177,10 @@ class _Walk:
         return ["module", module.__name__]
 
     def is_own(self, class_: type[object]) -> bool:
-        return self._is_own(class_.__module__)
+        return self._is_own(class_.__module__) or not is_class_found(class_)
+
+    def known(self, value: object, label: str) -> Form:
+        return known_form(value, label, self)
 
     def annotated(self, annotation: object, names: dict[str, object]) -> list[Form]:
         found = classes_in(annotation, names)
@@ -187,13 +218,19 @@ class _Walk:
         if named := function.__kwdefaults__:
             form.append(["named", *([name, value_form(named[name], "a default", self)] for name in sorted(named))])
         form += self._closure(function)
-        if function.__dict__:
+        if "__wrapped__" in function.__dict__:
             form.append(self._wrapped(function))
+        refuse_names(facts.names)
+        self._names |= facts.names
         names = function.__globals__
         builtins = attribute(function, "__builtins__")
         assert is_dict(builtins)
         form += [self._chain(chain, names, builtins) for chain in facts.chains]
         form += [self._import(each, names) for each in facts.imports]
+        for each, chain in facts.within:
+            self._refuse_within(_absolute(each, names), chain)
+        for chain in facts.free:
+            self._refuse_free(function, chain)
         for annotation in function.__annotations__.values():
             if reached := self.annotated(annotation, names):
                 form.append(["annotated", reached])
@@ -226,14 +263,52 @@ class _Walk:
         for name in chain[1:]:
             if isinstance(value, FunctionType):
                 return [path, value_form(value, f"`{path}`", self), self._attribute(value, name)]
-            if not isinstance(value, ModuleType) or name not in vars(value):
+            if not isinstance(value, ModuleType):
                 break
             refuse_dynamic(f"{value.__name__}.{name}")
+            if self._is_lazy(value, name):
+                return [path, value_form(value, f"`{path}`", self), name]
+            if name not in vars(value):
+                break
             module, value = value.__name__, vars(value)[name]
             path = f"{path}.{name}"
+        if isinstance(value, ModuleType) and path.count(".") == len(chain) - 1:
+            refuse_handle(value.__name__)
         if not isinstance(value, FunctionType | ModuleType) and not is_class(value):
             self.parts[f"{module}.{path.rpartition('.')[2]}"] = None
         return [path, value_form(value, f"`{path}`", self)]
+
+    def _is_lazy(self, module: ModuleType, name: str) -> bool:
+        """Whether a library's module finds by itself what is not there yet, as it may be once it was asked for."""
+        if "__getattr__" not in vars(module) or self._is_own(module.__name__):
+            return False
+        return name not in vars(module) or self._is_only_a_name(vars(module)[name])
+
+    def _is_only_a_name(self, value: object) -> bool:
+        """Whether a value of a library's module counts by its name."""
+        if isinstance(value, FunctionType):
+            return not self._is_own(home_of(value)) and is_found(value)
+        return is_class(value) and not self.is_own(value)
+
+    def _refuse_within(self, module: str, chain: Chain) -> None:
+        """What a function reads of a module that it imports; one of the program counts as a whole."""
+        if self._is_own(module):
+            return
+        if len(chain) == 1:
+            refuse_handle(module)
+        for end in range(2, len(chain) + 1):
+            refuse_dynamic(".".join((module, *chain[1:end])))
+
+    def _refuse_free(self, function: FunctionType, chain: Chain) -> None:
+        """The same for a variable of the function around it."""
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if name == chain[0]:
+                try:
+                    held: object = cell.cell_contents
+                except ValueError:
+                    continue
+                if isinstance(held, ModuleType):
+                    self._refuse_within(held.__name__, chain)
 
     def _attribute(self, function: FunctionType, name: str) -> Form:
         """What stands under a name that was given to a function."""
@@ -252,15 +327,24 @@ class _Walk:
         """What an import within a function gives. An own module has to be loaded: it is not loaded by looking at it."""
         name = _absolute(each, names)
         refuse_dynamic(*((f"{name}.{taken}" for taken in each.names) if each.names else (name,)))
-        top = name.partition(".")[0]
         module = module_named(name)
+        if not self._is_own(name):  # alike, whether or not it is loaded by now
+            return ["import", name, *(self._taken_elsewhere(name, module, taken) for taken in each.names)]
         if module is None:
-            if not self._is_own(name):
-                return ["import", name, *each.names]
             raise Unknown(f"it imports `{name}` when it runs, which is not loaded yet; import it at the module's top")
         if not each.names:
+            top = name.partition(".")[0]
             return ["import", name, self.module(module), value_form(module_named(top), f"`{top}`", self)]
         return ["import", name, *(self._taken(module, taken) for taken in each.names)]
+
+    def _taken_elsewhere(self, name: str, module: ModuleType | None, taken: str) -> Form:
+        """What is taken of a library's module: its name; and what it is, where the program has put something there."""
+        value: object = None if module is None else vars(module).get(taken)
+        if value is None:
+            return taken
+        form = value_form(value, f"`{name}.{taken}`", self)
+        is_code = isinstance(value, FunctionType) or is_class(value)
+        return [taken, form] if name == "sys" or (is_code and not self._is_only_a_name(value)) else taken
 
     def _taken(self, module: ModuleType, name: str) -> Form:
         value: object = vars(module).get(name, _NOTHING)

@@ -24,17 +24,14 @@ from typing import Final, Protocol, TypeAlias
 
 from .code_facts import Form, NoForm, atom, in_order
 from .code_home import class_name, is_standard
+from .code_refusals import Unknown, refuse_dynamic
 from .kind import acts_as_dict, is_class, is_dict, is_frozenset, is_list, is_set, is_tuple
 from .object_state import attribute, has_visible_state, state_of
 
-__all__ = ["DESCRIPTORS", "Reach", "Unknown", "refuse_dynamic", "type_form", "value_form"]
+__all__ = ["Reach", "type_form", "value_form"]
 
 DEPTH: Final = 64
 """How deeply values may be nested."""
-
-
-class Unknown(Exception):
-    """Ends the identification; the text is the part of a sentence that says what has no identity."""
 
 
 class Reach(Protocol):
@@ -48,31 +45,13 @@ class Reach(Protocol):
     def module(self, module: types.ModuleType) -> Form: ...
     def is_own(self, class_: type[object]) -> bool: ...
 
+    def known(self, value: object, label: str) -> Form:
+        """The form of an object of a library's class whose settings are known; None for any other."""
+        ...
+
     def annotated(self, annotation: object, names: dict[str, object]) -> list[Form]:
         """The own classes that an annotation names."""
         ...
-
-
-# --- what cannot be followed ------------------------------------------------------
-
-_DYNAMIC: Final = frozenset(
-    {
-        *("builtins", "builtins.eval", "builtins.exec", "builtins.compile", "builtins.globals", "builtins.__import__"),
-        *("importlib", "importlib.import_module", "importlib.reload", "importlib.__import__"),
-        *("runpy", "runpy.run_module", "runpy.run_path", "pkgutil.resolve_name"),
-        *("sys.modules", "sys._getframe", "inspect.currentframe", "inspect.stack"),
-    }
-)
-_AROUND: Final = frozenset({"os.environ", "os.environb", "os.getenv", "os.getenvb", "posix.environ", "nt.environ"})
-
-
-def refuse_dynamic(*names: str) -> None:
-    """Raise Unknown if one of these names leads to code or values that no name tells, or to what is outside."""
-    for name in names:
-        if name in _DYNAMIC:
-            raise Unknown(f"it reaches `{name.removeprefix('builtins.')}`, by which it can run any code")
-        if name in _AROUND:
-            raise Unknown(f"it reaches `{name}`, which is not its own; hand in what it needs of that as an argument")
 
 
 def _refuse(value: object, label: str) -> Unknown:
@@ -237,12 +216,12 @@ def _builtin(value: object, label: str, reach: Reach) -> Form:
 _FIXED: Final = frozenset({str, bytes, int, float, tuple, frozenset, re.Pattern})
 """Classes of objects that cannot change, whose methods are all of what they and their object are."""
 
-DESCRIPTORS: Final = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_DESCRIPTORS: Final = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
 def _descriptor(value: object, label: str, reach: Reach) -> Form:
     """A method of a builtin class, as `str.upper`."""
-    assert isinstance(value, DESCRIPTORS)
+    assert isinstance(value, _DESCRIPTORS)
     if not is_standard(value.__objclass__.__module__):
         raise _refuse(value, label)
     return ["builtin", class_name(value.__objclass__), value.__name__]
@@ -273,7 +252,7 @@ def _in_class(value: object, label: str, reach: Reach) -> Form:
 _IN_CLASS: Final[dict[type[object], tuple[str, ...]]] = {
     staticmethod: ("__func__",),
     classmethod: ("__func__",),
-    property: ("fget", "fset", "fdel"),
+    **dict.fromkeys((property, enum.property, types.DynamicClassAttribute), ("fget", "fset", "fdel")),
     cached_property: ("func",),
 }
 
@@ -328,6 +307,8 @@ def _object(value: object, label: str, reach: Reach) -> Form:
         return ["logger", atom(attribute(value, "name"))]
     if class_ in _GETTERS:
         return ["getter", class_.__name__, value_form(value.__reduce__(), label, reach)]
+    if (known := reach.known(value, label)) is not None:
+        return known
     is_plain = has_visible_state(class_, reach.is_own)
     if not is_plain and not (dataclasses.is_dataclass(class_) and has_visible_state(class_, lambda _: True)):
         raise _refuse(value, label)
@@ -359,7 +340,7 @@ _FORMERS: Final[dict[type[object], _Former]] = {
     types.ModuleType: _module,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
-    **dict.fromkeys(DESCRIPTORS, _descriptor),
+    **dict.fromkeys(_DESCRIPTORS, _descriptor),
     **dict.fromkeys((partial, partialmethod), _partial),
     **dict.fromkeys(_IN_CLASS, _in_class),
     type(lru_cache(len)): _lru_cache,

@@ -19,6 +19,7 @@ from stepwell.core.code_identity import CodeIdentity, Unidentified, identify
 from stepwell.core.object_state import attribute
 
 from .identity_programs import CHANGED, CHANGED_CLASSES, SAME, UNKNOWN
+from .identity_traps import CHANGED_TRAPS, SAME_TRAPS, UNKNOWN_TRAPS
 
 PACKAGE = "shop_of_identities"
 
@@ -86,17 +87,17 @@ def reason(fn: object) -> str:
 # --- what counts, and what does not ---------------------------------------------
 
 
-@pytest.mark.parametrize("what", [*CHANGED, *CHANGED_CLASSES])
+@pytest.mark.parametrize("what", [*CHANGED, *CHANGED_CLASSES, *CHANGED_TRAPS])
 def test_another_identity_when_this_changes(what: str, program: Program) -> None:
-    before, after = {**CHANGED, **CHANGED_CLASSES}[what]
+    before, after = {**CHANGED, **CHANGED_CLASSES, **CHANGED_TRAPS}[what]
     first, again = (identity(step_of(program.load(before))) for _ in range(2))
     assert again == first  # from another folder, with other objects
     assert identity(step_of(program.load(after))).digest != first.digest
 
 
-@pytest.mark.parametrize("what", SAME)
+@pytest.mark.parametrize("what", [*SAME, *SAME_TRAPS])
 def test_the_same_identity_when_this_changes(what: str, program: Program) -> None:
-    before, after = SAME[what]
+    before, after = {**SAME, **SAME_TRAPS}[what]
     first = identity(step_of(program.load(before)))
     assert identity(step_of(program.load(after))) == first
 
@@ -104,9 +105,9 @@ def test_the_same_identity_when_this_changes(what: str, program: Program) -> Non
 # --- what has none ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", UNKNOWN)
+@pytest.mark.parametrize("what", [*UNKNOWN, *UNKNOWN_TRAPS])
 def test_unidentified_with_a_reason(what: str, program: Program) -> None:
-    text, why = UNKNOWN[what]
+    text, why = {**UNKNOWN, **UNKNOWN_TRAPS}[what]
     found = reason(step_of(program.load(text)))
     assert why in found
     assert found.startswith((PACKAGE, "a callable of"))
@@ -279,6 +280,46 @@ def test_a_module_beside_the_package_is_the_programs_own(program: Program, tmp_p
         finally:
             del sys.modules[beside.__name__]
     assert digests[0] != digests[1]
+
+
+@pytest.mark.parametrize("text", ["from profile import f\ndef step(): return f()", "import profile as p\nstep = p.C"])
+def test_a_module_of_the_program_may_have_taken_a_name_of_the_standard_library(
+    text: str, program: Program, tmp_path: Path
+) -> None:
+    digests: list[str] = []
+    standard = sys.modules.pop("profile", None)
+    for number in (1, 2):
+        folder = tmp_path / f"beside-{number}"
+        folder.mkdir()
+        (folder / "profile.py").write_text(f"A = {number}\ndef f(): return A\nclass C:\n def m(self): return A")
+        sys.path.insert(0, str(folder))
+        try:
+            digests.append(identity(step_of(program.load(text))).digest)
+        finally:
+            sys.path.remove(str(folder))
+            del sys.modules["profile"]
+    if standard is not None:
+        sys.modules["profile"] = standard
+    assert digests[0] != digests[1]
+
+
+STANDARD = "from colorsys import rgb_to_hsv\nimport concurrent.futures\ndef step():\n"
+STANDARD += (
+    " from colorsys import ONE_THIRD, rgb_to_hls\n import colorsys\n return concurrent.futures.ThreadPoolExecutor"
+)
+
+
+def test_a_library_that_is_loaded_meanwhile_changes_nothing(program: Program) -> None:
+    """What is imported within, and what a module of a library finds only when it is asked."""
+    step = step_of(program.load(STANDARD))
+    futures = sys.modules["concurrent.futures"]
+    vars(futures).pop("ThreadPoolExecutor", None)
+    sys.modules.pop("colorsys")
+    before = identity(step).digest
+    step()
+    assert "colorsys" in sys.modules
+    assert "ThreadPoolExecutor" in vars(futures)
+    assert identity(step).digest == before
 
 
 def test_an_installed_function_counts_by_name_and_is_not_looked_into(program: Program) -> None:
