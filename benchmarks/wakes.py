@@ -36,11 +36,14 @@ from typing_extensions import TypedDict
 from stepwell import AnyWorkflow, Engine, Ledger, Run, Store, build, define_store, get, provides, workflow
 from stepwell.core.batch import Batch
 from stepwell.layers import (
+    artifacts,
     clock,
     engine,
     ids,
     journal,
     ledger,
+    step_cache,
+    step_sandbox,
     store,
     waiters,
     wake_bus,

@@ -242,6 +242,10 @@ class WorkspaceTransaction(Protocol):
 class CachingTransaction(WorkspaceTransaction, Protocol):
     """A transaction whose results can be kept and brought back. Of one that is none of these nothing is cached."""
 
+    def policy(self, body: Command | Callable[..., object]) -> str:
+        """The digest of the rules by which a body is executed here, such as limits, and whether it has a network."""
+        ...
+
     async def measure(self, boundary: Boundary) -> Outcome[MeasuredReads, LimitExceeded | WorkspaceError]:
         """What the declared reads are now, read whole; what `execute` would refuse to read is refused alike.
 

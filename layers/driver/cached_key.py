@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import final
 
 from ...core.boundary import Declaration, declare
 from ...core.cache_key import BoundReads, CacheMaterial, cache_key
-from ...core.canonical_json import NotCanonical, canonical_material
+from ...core.canonical_json import NotCanonical
 from ...core.code_identity import CodeIdentity, Unidentified, identify
 from ...core.command import Command
 from ...core.measured import MeasuredReads
-from ...core.result_schema import result_schema
+from ...core.result_schema import parameter_schema, result_schema
 from ...services.driver import CachedCall
 from .surroundings import Surrounding
 
@@ -35,10 +34,13 @@ class StepKey:
         return self.digest if self.scope is not None else cache_key(_own(self.material, self.run_id))
 
 
-def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surrounding: Surrounding) -> StepKey | None:
-    """The key of a call with these reads; None if there can be none, so that nothing is kept of it.
+def derive_key(
+    call: CachedCall, reads: MeasuredReads, run_id: str, surrounding: Surrounding, policy: str
+) -> StepKey | None:
+    """The key of a call with these reads, executed by this policy; None if there can be none, and nothing is kept.
 
-    Code that cannot be identified, and an environment that is not known, make the key one of the run alone.
+    The arguments count as their types wrote them, byte for byte: a body can tell the order of a dict. Code that cannot be
+    identified, and an environment that is not known, make the key one of the run alone.
     """
     declaration = declare(call.boundary, portable=False)
     if not isinstance(declaration, Declaration):
@@ -47,6 +49,7 @@ def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surrounding:
     scope = code.reason if isinstance(code, Unidentified) else None
     if scope is None and surrounding.environment is None:
         scope = "the environment is not known"
+    has_arguments = call.arguments != b"[]"
     material = CacheMaterial(
         kind="command" if isinstance(call.body, Command) else "python",
         name=call.key,
@@ -54,11 +57,13 @@ def derive_key(call: CachedCall, reads: MeasuredReads, run_id: str, surrounding:
         version=call.version,
         command=call.body if isinstance(call.body, Command) else None,
         tool=surrounding.tool,
-        arguments=_arguments(call),
+        arguments=call.arguments if has_arguments else None,
+        parameters=parameter_schema(call.function) if has_arguments and call.function is not None else None,
         result=None if call.function is None else result_schema(call.function),
         bound=BoundReads(declaration, reads),
         environment=surrounding.environment if scope is None else None,
         run_scope=None if scope is None else run_id,
+        policy=policy,
     )
     try:
         return StepKey(cache_key(material), material, run_id, scope)
@@ -73,8 +78,3 @@ def _own(material: CacheMaterial, run_id: str) -> CacheMaterial:
 def _code(call: CachedCall) -> CodeIdentity | Unidentified | None:
     """What the code is known by; None where it needs to be nothing, or where the caller says it."""
     return None if call.function is None or call.version is not None else identify(call.function)
-
-
-def _arguments(call: CachedCall) -> bytes | None:
-    """The arguments as their types write them; numbers that JSON would take for one another are kept apart."""
-    return None if call.arguments == b"[]" else canonical_material(json.loads(call.arguments))

@@ -148,7 +148,7 @@ class Dispatch:
                 reads = measured.unwrap()
             self._caching.on_point(CachePoint.MEASURED)
             surrounding = await self._caching.surroundings.of(step.call.body)
-            key = derive_key(step.call, reads, step.row.run_id, surrounding)
+            key = derive_key(step.call, reads, step.row.run_id, surrounding, transaction.policy(step.call.body))
             if key is None:
                 return None
             waited = await self._permit.take(key.digest)

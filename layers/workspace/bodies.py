@@ -56,6 +56,10 @@ class Bodies:
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def policy_digest(self, body: Command | Callable[[Workspace], object]) -> str:
+        """The digest of the rules by which such a body is executed."""
+        return self._commands.policy_digest if isinstance(body, Command) else self._options.policy_digest
+
     @asynccontextmanager
     async def run(
         self,

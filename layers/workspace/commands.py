@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from ...core.boundary import Declaration
 from ...core.command import Command
+from ...core.node import digest_of
 from ...core.step_sandbox import LimitExceeded, WorkspaceError
 from .ended import Ended
 from .host import Seed
@@ -21,6 +23,11 @@ __all__ = ["Commands", "LazyCommands", "NoCommands"]
 
 
 class Commands(Protocol):
+    @property
+    def policy_digest(self) -> str:
+        """The digest of the rules by which commands are executed; of none, where they are not."""
+        ...
+
     def run(
         self, seed: Seed, declaration: Declaration, command: Command, has: Callable[[str], bool]
     ) -> AbstractAsyncContextManager[Ended | LimitExceeded | WorkspaceError, bool | None]:
@@ -31,6 +38,8 @@ class Commands(Protocol):
 @final
 class NoCommands:
     """Refuses every command."""
+
+    policy_digest: Final = digest_of(b"no commands")
 
     @asynccontextmanager
     async def run(
@@ -50,6 +59,11 @@ class LazyCommands:
         self._toolchain = tuple(toolchain)
         self._network = network
         self._runner: CommandRunner | None = None
+
+    @property
+    def policy_digest(self) -> str:
+        rules = [self._options.policy_digest, list(self._toolchain), self._network]
+        return digest_of(json.dumps(rules).encode())
 
     @asynccontextmanager
     async def run(

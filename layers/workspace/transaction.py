@@ -236,6 +236,9 @@ class Transaction:
 
     # --- caching ------------------------------------------------------------
 
+    def policy(self, body: Command | Callable[..., object]) -> str:
+        return self._bodies.policy_digest(body)
+
     async def measure(self, boundary: Boundary) -> Outcome[MeasuredReads, LimitExceeded | WorkspaceError]:
         declaration = self._declared(boundary, "measure")
         if not isinstance(declaration, Declaration):

@@ -76,6 +76,7 @@ class Meddlings:
     replay: ReplayFailure | None = None
     evidence: EvidenceLevel | None = None
     before_materialize: Callable[[], None] | None = None
+    policy: str | None = None
     plain: bool = False
 
 
@@ -127,6 +128,9 @@ class Plain:
 
 class Meddling(Plain):
     """The same with all that caching needs."""
+
+    def policy(self, body: Command | Callable[..., object]) -> str:
+        return self.meddlings.policy or self.real.policy(body)
 
     async def measure(self, boundary: Boundary) -> Outcome[MeasuredReads, LimitExceeded | WorkspaceError]:
         if self.meddlings.measure is not None:
