@@ -423,10 +423,7 @@ async def test_commits_that_are_only_in_the_log_are_in_the_backup(tmp_path: Path
 async def test_a_database_of_an_older_schema(tmp_path: Path, version: int) -> None:
     """It is copied as it is; what is restored from it is of today."""
     path = tmp_path / "app.db"
-    connection = Connection(str(path), create=True)
-    for statement in (HISTORIES / f"version_{version}.sql").read_text("utf-8").split(";\n"):
-        connection.run(statement)
-    connection.close()
+    of_version(path, version).close()
     before = path.read_bytes()
     backed = (await backups.backup(path, tmp_path / "copy", CLOCK)).unwrap()
     assert backed.schema_version == version
@@ -436,6 +433,33 @@ async def test_a_database_of_an_older_schema(tmp_path: Path, version: int) -> No
     connection = Connection(str(tmp_path / "new.db"))
     assert connection.rows("pragma user_version") == [(SCHEMA_VERSION,)]
     connection.close()
+
+
+def of_version(path: Path, version: int) -> Connection:
+    connection = Connection(str(path), create=True)
+    for statement in (HISTORIES / f"version_{version}.sql").read_text("utf-8").split(";\n"):
+        connection.run(statement)
+    return connection
+
+
+async def test_a_backup_while_a_migration_is_under_way(tmp_path: Path) -> None:
+    """What is committed counts, and the manifest says the version of the copy."""
+    path = tmp_path / "app.db"
+    migrating = of_version(path, 2)
+    migrating.run("pragma journal_mode = wal")
+    migrating.run("begin immediate")
+    migrating.run("pragma user_version = 3")
+
+    def on_call(call: str, name: str) -> None:  # between the first look at the database and its copy
+        if call == "open" and name.endswith(f"other/{DATABASE}") and migrating.in_transaction:
+            migrating.run("commit")
+
+    before = (await backups.backup(path, tmp_path / "copy", CLOCK)).unwrap()
+    after = (await backups.backup(path, tmp_path / "other", CLOCK, on_call=on_call)).unwrap()
+    migrating.close()
+    assert (before.schema_version, after.schema_version) == (2, 3)
+    for name in ("copy", "other"):
+        assert isinstance(await backups.verify(tmp_path / name), Success)
 
 
 # --- names ------------------------------------------------------------------------
