@@ -73,16 +73,12 @@ class LedgerStepCache:
                 return await self._serve(recorded_by, stored, since_ms)
             if fallback is None:
                 return Failure(CacheMiss(key))
-        read = await self._rows.head(key)
-        if isinstance(read, Failure):
-            return read
-        head = read.unwrap()
-        if head is None:
-            return Failure(CacheMiss(key))
-        found = await self._rows.recorded(head.ref)
+        found = await self._rows.in_force(key)
         if isinstance(found, Failure):
             return found
-        return await self._serve(head.ref, found.unwrap(), since_ms)
+        if (stored := found.unwrap()) is None:
+            return Failure(CacheMiss(key))
+        return await self._serve(stored.ref, stored, since_ms)
 
     async def put(
         self, entry: CacheEntry
@@ -157,10 +153,10 @@ class LedgerStepCache:
     # --- parts ----------------------------------------------------------------
 
     async def _serve(
-        self, ref: RecordedRef, stored: StoredRow | None, since_ms: int | None
+        self, ref: RecordedRef, stored: StoredRow, since_ms: int | None
     ) -> Outcome[CacheEntry, CacheMiss | Unavailable]:
         """What a row holds. One that is damaged, or gone, is in force no more."""
-        entry = None if stored is None or stored.row is None else read_entry(ref, stored.row)
+        entry = None if stored.row is None else read_entry(ref, stored.row)
         if entry is None:
             evicted = await self._evict((EvictHead(ref.key_digest, ref, "decode_failed"),))
             return evicted if isinstance(evicted, Failure) else Failure(CacheMiss(ref.key_digest))

@@ -93,6 +93,10 @@ class CacheRows(Protocol):
         """A recorded row; a damaged one says so."""
         ...
 
+    async def in_force(self, key_digest: str) -> Outcome[StoredRow | None, Unavailable]:
+        """The row that the head of a key names, read with it; None where there is no head. One that is gone says so."""
+        ...
+
     async def recorded_of(
         self, run_id: str, *, after: RecordedRef | None = None, limit: int = 1000
     ) -> Outcome[tuple[RecordedRef, ...], Unavailable]:

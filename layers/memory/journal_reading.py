@@ -82,6 +82,9 @@ class JournalReading(ABC):
     async def recorded(self, ref: RecordedRef) -> Outcome[StoredRow | None, Unavailable]:
         return Failure(CLOSED) if self.is_closed else Success(self.kept.recorded(ref))
 
+    async def in_force(self, key_digest: str) -> Outcome[StoredRow | None, Unavailable]:
+        return Failure(CLOSED) if self.is_closed else Success(self.kept.in_force(key_digest))
+
     async def recorded_of(
         self, run_id: str, *, after: RecordedRef | None = None, limit: int = 1000
     ) -> Outcome[tuple[RecordedRef, ...], Unavailable]:

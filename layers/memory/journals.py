@@ -235,6 +235,10 @@ class Journals:
         row = self._rows.get(ref)
         return None if row is None else StoredRow(ref, row.row)
 
+    def in_force(self, key_digest: str) -> StoredRow | None:
+        head = self._heads.get(key_digest)
+        return None if head is None else self.recorded(head.ref) or StoredRow(head.ref, None)
+
     def recorded_of(self, run_id: str, after: RecordedRef | None, limit: int) -> tuple[RecordedRef, ...]:
         refs = [ref for ref in self._rows if ref.recorded_run_id == run_id]
         place = None if after is None else _order(after)

@@ -11,7 +11,7 @@ from .connection import Connection
 from .journal_rows import read_head, read_recorded
 from .rows import MOST, Row, bounded, to_integer, to_text
 
-__all__ = ["are_recorded", "cache_changes", "head", "heads", "recorded", "recorded_of"]
+__all__ = ["are_recorded", "cache_changes", "head", "heads", "in_force", "recorded", "recorded_of"]
 
 FEW = 4
 """Up to how many pages of heads are sorted anew for each page of them."""
@@ -43,6 +43,14 @@ def recorded(connection: Connection, ref: RecordedRef) -> StoredRow | None:
     place = _place(ref)
     row = None if place is None else connection.row(sql.RECORDED, *place)
     return None if row is None else read_recorded(ref, row)
+
+
+def in_force(connection: Connection, key_digest: str) -> StoredRow | None:
+    row = connection.row(sql.IN_FORCE, key_digest)
+    if row is None:
+        return None
+    run_id, seq, *found = row
+    return read_recorded(RecordedRef(key_digest, to_text(run_id), to_integer(seq)), tuple(found))
 
 
 def recorded_of(connection: Connection, run_id: str, after: RecordedRef | None, limit: int) -> tuple[RecordedRef, ...]:

@@ -82,6 +82,9 @@ class JournalReading(ABC):
     async def recorded(self, ref: RecordedRef) -> Outcome[StoredRow | None, Unavailable]:
         return await self.ask(lambda connection: cache_queries.recorded(connection, ref))
 
+    async def in_force(self, key_digest: str) -> Outcome[StoredRow | None, Unavailable]:
+        return await self.ask(lambda connection: cache_queries.in_force(connection, key_digest))
+
     async def recorded_of(
         self, run_id: str, *, after: RecordedRef | None = None, limit: int = 1000
     ) -> Outcome[tuple[RecordedRef, ...], Unavailable]:

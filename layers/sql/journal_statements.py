@@ -39,6 +39,7 @@ __all__ = [
     "INSERT_RECORDED",
     "INSERT_REWIND",
     "INSERT_SOURCE",
+    "IN_FORCE",
     "IS_RECORDED",
     "JOURNAL",
     "JOURNALS",
@@ -226,6 +227,10 @@ MANY_HEADS_BEFORE: Final = "select 1 from cache_head where created_at_ms < ? lim
 
 RECORDED: Final = """
 select created_at_ms, result_digest, seal, meta, result from recorded where run_id = ? and key = ? and seq = ?"""
+
+IN_FORCE: Final = """
+select h.run_id, h.seq, r.created_at_ms, r.result_digest, r.seal, r.meta, r.result
+from cache_head h left join recorded r on r.run_id = h.run_id and r.key = h.key and r.seq = h.seq where h.key = ?"""
 
 RECORDED_OF: Final = """
 select key, seq from recorded where run_id = ? and (key, seq) > (?, ?) order by key, seq limit ?"""

@@ -63,6 +63,15 @@ class LedgerCacheContract:
         assert await numbers(ledger) == [0, 1, 2]
         await check_chain(ledger)
 
+    async def test_the_row_in_force_is_read_with_its_head(self, ledger: JournalLedger) -> None:
+        assert await ledger.in_force(KEY) == Success(None)
+        await done(ledger, batch(recorded(b"1", 40)), batch(recorded(b"2", run_id=OTHER)))
+        assert await ledger.in_force(KEY) == await ledger.recorded(ref(40))
+        await done(ledger, forget())
+        assert await ledger.in_force(KEY) == Success(StoredRow(ref(40), None))
+        await done(ledger, batch(EvictHead(KEY)))
+        assert await ledger.in_force(KEY) == Success(None)
+
     async def test_a_row_has_the_number_of_the_entry_that_says_so(self, ledger: JournalLedger) -> None:
         whole = append(1) + batch(recorded(b"1")) + append(2) + batch(recorded(b"2", key="key-2"))
         answer = await done(ledger, whole)

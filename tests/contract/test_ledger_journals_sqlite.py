@@ -496,6 +496,7 @@ async def test_a_damaged_row_is_told_and_stands_against_nobody(change: str, tmp_
         found = (await ledger.recorded(row)).unwrap()
         assert found is not None
         assert (found.ref, found.row) == (row, None)
+        assert await ledger.in_force(KEY) == Success(found)
         assert (await ledger.are_recorded([row])).unwrap() == frozenset([row])
         answer = await done(ledger, batch(recorded(b"9", run_id=OTHER)))
         assert [each.standing for each in answer.recorded] == ["inserted"]
