@@ -50,10 +50,10 @@ class CacheMaterial:
     `name` is the step's key in its run. `code` is the digest of a `CodeIdentity`, `version` what the step was pinned to
     instead; a step of kind "python" has one of them unless its key is of one run, a command may have a version beside
     its `command`, and `tool` is the digest of its program where that is not in the workspace. `arguments` is what
-    `canonical_arguments` gives, or `canonical_material` of what their codecs wrote; `result` is what `result_schema`
-    gives. `environment` is the digest of the environment; where there is none, the key is of one run only, which
-    `run_scope` names. `policy` is the digest of the rules that a step is executed by, and `floor` the evidence that
-    they ask for. `namespace` keeps caches apart that must not share.
+    `canonical_arguments` gives, or what their codecs wrote, and `parameters` tells how these read it; `result` is what
+    `result_schema` gives. `environment` is the digest of the environment; where there is none, the key is of one run
+    only, which `run_scope` names. `policy` is the digest of the rules that a step is executed by, and `floor` the
+    evidence that they ask for. `namespace` keeps caches apart that must not share.
 
     Building it raises ValueError for a part that is missing or does not belong.
     """
@@ -65,6 +65,7 @@ class CacheMaterial:
     command: Command | None = None
     tool: str | None = None
     arguments: bytes | None = None
+    parameters: str | None = None
     result: str | None = None
     bound: BoundReads | None = None
     environment: str | None = None
@@ -120,7 +121,18 @@ def _parts(material: CacheMaterial) -> Iterator[tuple[str, _Part]]:
         yield "boundary", _boundary(material.bound.declaration, material.bound.measured)
 
 
-_TEXTS: Final = ("code", "version", "tool", "result", "environment", "run_scope", "policy", "floor", "namespace")
+_TEXTS: Final = (
+    "code",
+    "version",
+    "tool",
+    "parameters",
+    "result",
+    "environment",
+    "run_scope",
+    "policy",
+    "floor",
+    "namespace",
+)
 
 
 def _command(command: Command) -> _Part:

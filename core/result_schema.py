@@ -1,4 +1,4 @@
-"""The fingerprint of what a function says it returns: what decides how a recorded result is read.
+"""The fingerprints of what a function says it returns, and takes: what decides how results and arguments are read.
 
 Where the annotation is made of others, as an outcome is, each part counts by itself: what stands in an outcome is read
 by codecs of its own, of which the schema around them shows nothing.
@@ -10,6 +10,7 @@ import types
 import typing
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from inspect import signature
 from typing import Final, TypeAlias, get_args, get_origin
 
 from .canonical_json import canonical_material
@@ -20,7 +21,7 @@ from .kind import is_class
 from .node import digest_of
 from .outcome import Failure, Success
 
-__all__ = ["result_schema", "schema_of"]
+__all__ = ["parameter_schema", "result_schema", "schema_of"]
 
 _Form: TypeAlias = "str | list[_Form]"
 
@@ -48,6 +49,13 @@ def _result_of(fn: Callable[..., object]) -> str:
         return "json"
     hint = hints["return"]
     return schema_of(get_args(hint)[-1] if get_origin(hint) in (Awaitable, Coroutine) else hint)
+
+
+def parameter_schema(fn: Callable[..., object]) -> str:
+    """The fingerprint of the parameters of `fn` after the first: of one JSON they make a list, a set, or a date."""
+    hints = hints_of(fn)
+    names = [*signature(fn).parameters][1:]
+    return digest_of(canonical_material([schema_of(hints[name]) if name in hints else "json" for name in names]))
 
 
 def schema_of(annotation: object) -> str:

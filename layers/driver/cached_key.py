@@ -39,8 +39,8 @@ def derive_key(
 ) -> StepKey | None:
     """The key of a call with these reads, executed by this policy; None if there can be none, and nothing is kept.
 
-    The arguments count as their types wrote them, byte for byte: a body can tell the order of a dict. Code that cannot be
-    identified, and an environment that is not known, make the key one of the run alone.
+    The arguments count as their types wrote them, byte for byte: a body can tell the order of a dict. Code that cannot
+    be identified, and an environment that is not known, make the key one of the run alone.
     """
     declaration = declare(call.boundary, portable=False)
     if not isinstance(declaration, Declaration):

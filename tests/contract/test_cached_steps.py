@@ -14,6 +14,7 @@ from stepwell.layers.engine import EngineOptions
 
 from .cached_world import CachedWorld
 from .engine_cached_contract import EngineCachedContract
+from .engine_cached_keys_contract import EngineCachedKeysContract
 from .engine_world import EngineWorld
 from .sandbox_world import open_world
 
@@ -39,3 +40,7 @@ def test_an_option_that_there_is_not_is_refused() -> None:
         _ = engines.layer(**mistyped)
     with pytest.raises(ValueError, match="max_age"):
         _ = engines.layer(max_age=-1)
+
+
+class TestCachedKeys(EngineCachedKeysContract):
+    pass

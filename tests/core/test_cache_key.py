@@ -106,6 +106,7 @@ CHANGED: dict[str, CacheMaterial] = {
     "a version that is the code": replace(BASE, code=None, version=A),
     "the arguments": replace(BASE, arguments=b"[[2],{}]"),
     "no arguments": replace(BASE, arguments=None),
+    "the types of parameters": replace(BASE, parameters=C),
     "the result": replace(BASE, result=C),
     "no result": replace(BASE, result=None),
     "no boundary": replace(BASE, bound=None),
