@@ -25,6 +25,9 @@ __all__ = ["parameter_schema", "result_schema", "schema_of"]
 
 _Form: TypeAlias = "str | list[_Form]"
 
+_Named: TypeAlias = tuple[tuple[str, object], ...]
+"""Annotations, with what they are of."""
+
 _ANYTHING: Final[tuple[object, ...]] = (typing.Any, object)
 
 
@@ -53,6 +56,24 @@ def _result_of(fn: Callable[..., object]) -> str:
 
 def parameter_schema(fn: Callable[..., object]) -> str:
     """The fingerprint of the parameters of `fn` after the first: of one JSON they make a list, a set, or a date."""
+    if not isinstance(fn, types.FunctionType):
+        return _parameters_of(fn)
+    given = tuple(fn.__annotations__.items())
+    if (known := _PARAMETERS.get(fn)) is None or not _are_same(known[0], given):
+        known = _PARAMETERS[fn] = (given, _parameters_of(fn))
+    return known[1]
+
+
+_PARAMETERS: Final[weakref.WeakKeyDictionary[types.FunctionType, tuple[_Named, str]]] = weakref.WeakKeyDictionary()
+"""The same for the parameters: to make the schemas takes longer than all else that a hit does."""
+
+
+def _are_same(one: _Named, two: _Named) -> bool:
+    pairs = zip(one, two, strict=False)
+    return len(one) == len(two) and all(a[0] == b[0] and a[1] is b[1] for a, b in pairs)
+
+
+def _parameters_of(fn: Callable[..., object]) -> str:
     hints = hints_of(fn)
     names = [*signature(fn).parameters][1:]
     return digest_of(canonical_material([schema_of(hints[name]) if name in hints else "json" for name in names]))
