@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ...core.backup import BackupError, Fencing
-from ...core.batch import Append, Batch, ChangeRun, RunFence
+from ...core.backup import BackupCode, BackupError, Fencing
+from ...core.batch import Batch, ChangeRun, RunFence
+from ...core.damage import Damaged
+from ...core.journal_writes import Append
 from ...core.model import Unavailable
 from ...core.outcome import Failure, Outcome, Success
 from ...core.run import WANTS_OWNER, RunColumns, RunRow, RunState, next_state
@@ -98,5 +100,7 @@ async def fence_file(path: Path, clock: Clock) -> Outcome[Fencing, BackupError]:
         await ledger.close()
     for answer in (fenced, settled):
         if isinstance(answer, Failure):
-            return Failure(BackupError("io", f"the runs of the backup could not be fenced: {answer.failure().reason}"))
+            failure = answer.failure()
+            code: BackupCode = "database_damaged" if isinstance(failure, Damaged) else "io"
+            return Failure(BackupError(code, f"the runs of the backup could not be fenced: {failure.reason}"))
     return Success(fenced.unwrap())

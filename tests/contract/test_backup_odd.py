@@ -555,6 +555,19 @@ async def test_an_empty_file_is_no_database(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["app.db"]
 
 
+async def test_a_run_that_makes_no_sense_is_told_and_nothing_is_made(tmp_path: Path) -> None:
+    """SQLite finds nothing wrong with it, and it cannot be fenced."""
+    await filled(tmp_path / "app.db", row("r", "running", "old"))
+    connection = Connection(str(tmp_path / "app.db"))
+    connection.run("update run set fence = 'three'")
+    connection.close()
+    _ = (await backups.backup(tmp_path / "app.db", tmp_path / "copy", CLOCK)).unwrap()
+    before = files(tmp_path)
+    restored = await backups.restore(tmp_path / "copy", tmp_path / "in" / "new.db", CLOCK)
+    assert failed(restored) == "database_damaged"
+    assert files(tmp_path) == before
+
+
 # --- the fence --------------------------------------------------------------------
 
 

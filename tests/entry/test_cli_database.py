@@ -201,7 +201,7 @@ def test_doctor_tells_what_all_is_made_of(shell: Shell) -> None:
     assert value["python"] == sys.version.split()[0]
     assert value["database"] == str(shell.folder / "stepwell.db")
     assert (value["journal_mode"], value["synchronous"], value["quick_check"]) == ("wal", 2, "ok")
-    assert (value["schema_version"], value["application_id"]) == (3, 0x53574C4C)
+    assert (value["schema_version"], value["application_id"]) == (4, 0x53574C4C)
     assert (value["stores"], value["runs"], value["steps"]) == (1, {"completed": 1, "failed": 1}, 2)
     assert value["owners"] == []
     assert value["free_space_bytes"] > 0
