@@ -68,19 +68,39 @@ SANDBOX: Final = (
 )
 """The cases of the sandbox, of its copy-back and of a step's boundary."""
 
+JOURNAL: Final = (
+    *(f"J{number}" for number in (1, *range(13, 52))),
+    *(f"P{number}" for number in range(1, 5)),
+    *(f"SL{number}" for number in range(1, 5)),
+    *(f"R{number}" for number in range(1, 13)),
+)
+"""The cases of the journal, its projections, its slots and its redaction."""
+
+CACHE: Final = tuple(f"C{number}" for number in range(1, 49))
+"""The cases of the step cache and of cached steps."""
+
+BACKUP: Final = tuple(f"D{number}" for number in range(1, 9))
+"""The cases of backup and restore."""
+
 CASES: Final = (
     *(f"S{number}" for number in range(1, 153)),
     *(f"W{number}" for number in range(1, 30)),
     *(f"F{number}" for number in range(1, 40)),
     *(f"A{number}" for number in range(1, 10)),
-    *(f"O{number}" for number in range(35, 43)),
+    *(f"O{number}" for number in range(35, 50)),
+    *JOURNAL,
+    *CACHE,
+    *BACKUP,
     *SANDBOX,
 )
-"""Every case of the stores, of workflows and their steps, of the wake bus, of the cache fold, of artifacts, of restarts
-and of the sandbox."""
+"""Every case of the stores, of workflows and their steps, of the wake bus, of the cache fold, of artifacts, of
+restarts, of the journal, the step cache, backups and the sandbox."""
+
+ANYWHERE: Final = frozenset((*SANDBOX, *CACHE, *BACKUP, *JOURNAL, "O46"))
+"""Those of which one test is enough, wherever it is."""
 
 _ID = re.compile(
-    r"(?<![A-Z0-9])((?:SB|CB|[SWFABO])[1-9][0-9]*|[A-Z]_[0-9]{2}(?:_to_[A-Z]_[0-9]{2})?)(?![A-Z0-9])", re.I
+    r"(?<![A-Z0-9])((?:SB|CB|SL|[SWFABOJPRCD])[1-9][0-9]*|[A-Z]_[0-9]{2}(?:_to_[A-Z]_[0-9]{2})?)(?![A-Z0-9])", re.I
 )
 _RANGE = re.compile(r"(SB|CB|SL|[A-Z])(-?)([0-9]+)(?: to [A-Z]*-?([0-9]+))?(?: on (\w+))?(?: in part)?$")
 
@@ -104,7 +124,7 @@ def case_ids(node_id: str) -> set[str]:
 
 def hosts_of(case: str) -> tuple[str, ...]:
     """The hosts on which a case is due; none, if one test of it is enough."""
-    if case in SANDBOX:
+    if case in ANYWHERE:
         return ()
     return HOSTS_OF_ARTIFACTS if case.startswith("A") else HOSTS
 

@@ -58,6 +58,12 @@ async def reads_three(run: Run) -> list[int]:
 
 
 @workflow
+async def joins_two(run: Run) -> str:
+    first = (await run.signal("a", str)).unwrap()
+    return f"{first}+{(await run.signal('b', str)).unwrap()}"
+
+
+@workflow
 async def waits_a_minute(run: Run) -> Outcome[int, TimedOut | InvalidSignal]:
     return await run.signal("n", int, timeout=60)
 
@@ -87,6 +93,17 @@ class EngineSignalsContract:
         async with world.engine(reads_three) as app:
             assert await app.result_in_time(handle.id) == Success([3, 1, 2])
             assert await unread(app, "r") == [b'"not asked for"']
+
+    async def test_o47_signals_that_come_in_the_other_order_are_read_in_that_of_the_workflow(
+        self, world: EngineWorld
+    ) -> None:
+        async with world.engine(joins_two) as app:
+            handle = success(await app.engine.start(joins_two, id="r"))
+            await app.waits_for("r", "signal 'a'")
+            assert await handle.signal("b", "b") == Success(None)
+            assert (await app.status("r")).state == "waiting"
+            assert await handle.signal("a", "a") == Success(None)
+            assert await ended(handle) == Success("a+b")
 
     async def test_there_is_nobody_to_signal_before_a_run_exists_and_after_its_end(self, world: EngineWorld) -> None:
         async with world.engine(waits_a_minute) as app:
@@ -118,7 +135,7 @@ class EngineSignalsContract:
                 assert await client.engine.signal("r", "n", 1) == Failure(RunEnded("r", "cancelled"))
                 assert await unread(client, "r") == []
 
-    async def test_what_was_sent_under_a_dedupe_is_sent_once(self, world: EngineWorld) -> None:
+    async def test_o43_what_was_sent_under_a_dedupe_is_sent_once(self, world: EngineWorld) -> None:
         async with world.engine(reads_three) as app:
             handle = success(await app.engine.start(reads_three, id="r"))
             assert await handle.signal("n", 1, dedupe="one") == Success(None)
@@ -164,7 +181,7 @@ class EngineSignalsContract:
 
     # --- values -----------------------------------------------------------------
 
-    async def test_what_is_no_json_is_misuse_where_no_type_is_known(self, world: EngineWorld) -> None:
+    async def test_o45_what_is_no_json_is_misuse_where_no_type_is_known(self, world: EngineWorld) -> None:
         async with world.engine(drive=False) as app:
             _ = success(await app.engine.start(decides, id="r"))
             for value in ((1, 2), {"at": {1}}, object(), float("nan")):
@@ -361,7 +378,7 @@ class EngineSignalsContract:
 
     # --- parked runs, and hints -------------------------------------------------
 
-    async def test_a_run_that_nobody_has_reads_its_signal_when_it_is_taken_up(self, world: EngineWorld) -> None:
+    async def test_o48_a_run_that_nobody_has_reads_its_signal_when_it_is_taken_up(self, world: EngineWorld) -> None:
         async with world.engine(waits_a_minute) as app:
             _ = success(await app.engine.start(waits_a_minute, id="r"))
             await app.waits_for("r", "signal 'n'")

@@ -147,7 +147,7 @@ class StepCacheContract:
         assert await world.cache.evict("k", if_recorded_by=row("k", "b", 7)) == Success(False)
         assert good(await world.cache.get("k")).ref == ref
 
-    async def test_j_06_a_fresher_row_stays_where_the_old_one_is_evicted(self, world: World) -> None:
+    async def test_c42_j_06_a_fresher_row_stays_where_the_old_one_is_evicted(self, world: World) -> None:
         first = await world.put("k", seq=1)
         _ = await world.cache.evict("k")
         second = await world.put("k", seq=2)

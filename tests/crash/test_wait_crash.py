@@ -223,7 +223,7 @@ async def test_the_only_process_ends_anywhere_between_its_write_and_the_answer(t
     await trial.check()
 
 
-async def test_the_waiting_process_ends_anywhere_between_a_wake_and_the_answer(tmp_path: Path) -> None:
+async def test_o46_the_waiting_process_ends_anywhere_between_a_wake_and_the_answer(tmp_path: Path) -> None:
     trial = Trial.of(tmp_path / "app.db", "waiter", WAITER)
     await trial.prepare()
     async with trial.client() as app:
