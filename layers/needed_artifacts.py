@@ -14,11 +14,12 @@ from ..core.model import Unavailable
 from ..core.outcome import Failure, Outcome, Success
 from ..core.run import ENDED
 from ..core.step_cache import RecordedRef
+from ..services.artifacts import ArtifactCorruption, ArtifactMissing, Artifacts, InvalidDigest
 from ..services.journal_rows import CacheRows, JournalRows
 from ..services.ledger import Ledger
 from .stopped import Stopped, value_of
 
-__all__ = ["needed_artifacts"]
+__all__ = ["damaged_artifacts", "needed_artifacts"]
 
 _digests: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])").findall
 
@@ -37,6 +38,25 @@ async def needed_artifacts(ledger: Ledger) -> Outcome[frozenset[str], Unavailabl
         return Success(frozenset([digest async for digest in _needed(ledger)]))
     except Stopped as stopped:
         return Failure(stopped.failure)
+
+
+async def damaged_artifacts(ledger: Ledger, artifacts: Artifacts) -> Outcome[tuple[str, ...], Unavailable]:
+    """Those of them that are there and have other bytes than their digest says, in ascending order. All are read."""
+    needed = await needed_artifacts(ledger)
+    if isinstance(needed, Failure):
+        return needed
+    damaged: list[str] = []
+    for digest in sorted(needed.unwrap()):
+        copied = await artifacts.copy(digest, len)
+        if isinstance(copied, Failure):
+            match copied.failure():
+                case ArtifactCorruption():
+                    damaged.append(digest)
+                case ArtifactMissing() | InvalidDigest():  # what only looks like one of ours
+                    pass
+                case Unavailable() as unavailable:
+                    return Failure(unavailable)
+    return Success(tuple(damaged))
 
 
 async def _needed(ledger: Ledger) -> AsyncIterator[str]:

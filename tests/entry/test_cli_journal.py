@@ -174,7 +174,7 @@ def test_the_second_run_finds_what_the_first_one_made(cached: Shell) -> None:
 
 
 def test_heads_agree_with_the_journal_until_somebody_removes_one(cached: Shell) -> None:
-    whole = {"matching": 1, "missing": 0, "extra": 0, "different": 0, "keys": []}
+    whole = {"matching": 1, "missing": 0, "extra": 0, "different": 0, "keys": [], "damaged_artifacts": []}
     assert cached("cache", "verify", "--json").json == whole
     database(cached.folder).execute("delete from cache_head")
     said = cached("cache", "verify", "--json")
@@ -185,6 +185,20 @@ def test_heads_agree_with_the_journal_until_somebody_removes_one(cached: Shell) 
     assert (rebuilt["runs"], rebuilt["admitted"], rebuilt["heads"]) == (2, 1, 1)
     assert cached("cache", "verify", "--json").json == whole
     assert cached("cache", "rebuild").code == 0
+
+
+def test_a_damaged_artifact_is_named(cached: Shell) -> None:
+    (cached.folder / "cached.py").write_text(CACHED.replace("str(2 * number)", "str(2 * number) * 1_000_000"))
+    assert cached("run", "cached.py:doubled", "21", "--id", "third", "--workspace", "work").code == 0
+    kept = cached.folder / "work/.stepwell/artifacts"
+    words = ("cache", "verify", "--artifacts", str(kept), "--json")
+    assert cached(*words).json["damaged_artifacts"] == []
+    (blob,) = (path for path in kept.glob("objects/*/*"))
+    blob.chmod(0o600)
+    blob.write_bytes(b"43" + blob.read_bytes()[2:])
+    said = cached(*words)
+    assert (said.code, said.json["damaged_artifacts"]) == (1, [blob.name])
+    assert cached("cache", "verify", "--artifacts", "nowhere").code == 2
 
 
 def test_a_key_is_explained(cached: Shell) -> None:

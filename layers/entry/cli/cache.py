@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
 from ....core.journal import Compacted
 from ....core.outcome import Failure
 from ....core.step_cache import RecordedRef
+from ....services.artifacts import Artifacts
 from ....services.cache_fold import CacheFold, Explanation, Rebuilt, Verification
-from ...layer import get
+from ....services.ledger import Ledger
+from ...artifacts import layer as artifacts_layer
+from ...clock import layer as clock_layer
+from ...layer import build, get
+from ...needed_artifacts import damaged_artifacts
 from .journal import compacted
 from .options import Settings, open_existing, run_blocking, shared, value_of
 from .output import Output
-from .problem import FAILED, problem_of
+from .problem import FAILED, WRONG_USAGE, Problem, problem_of
 
 __all__ = ["cache"]
 
@@ -59,12 +65,15 @@ async def _rebuild(settings: Settings) -> Rebuilt:
 
 
 @cache.command()
+@click.option("--artifacts", metavar="DIR", help="Read the artifacts too that rows need, and compare their digests.")
 @shared()
 @click.pass_obj
 @click.pass_context
-def verify(context: click.Context, settings: Settings) -> None:
+def verify(context: click.Context, settings: Settings, artifacts: str | None) -> None:
     """Compare what is in force with what the journal proves; nothing is written. Exit code 1: they differ."""
-    found = run_blocking(_verify(settings))
+    if artifacts is not None and not Path(artifacts).is_dir():
+        raise Problem("usage", f"there is no folder {artifacts}", exit_code=WRONG_USAGE)
+    found, damaged = run_blocking(_verify(settings, artifacts))
     output = settings.output
     counts = {
         "matching": found.matching,
@@ -74,18 +83,29 @@ def verify(context: click.Context, settings: Settings) -> None:
     }
     differing = [each for each in found.keys if each.difference not in (None, "matching")]
     if output.as_json:
-        output.json({**counts, "keys": [_explanation_json(each) for each in differing]})
+        output.json(
+            {**counts, "keys": [_explanation_json(each) for each in differing], "damaged_artifacts": list(damaged)}
+        )
     else:
         output.pairs(counts.items())
         _print_keys(output, differing)
-    if found.missing or found.extra or found.different:
+        for digest in damaged:
+            output.text(f"the artifact {digest} is damaged: what needs it is executed again when it is asked for")
+    differs = bool(found.missing or found.extra or found.different)
+    if differs:
         output.note("`stepwell cache rebuild` makes them agree")
+    if differs or damaged:
         context.exit(FAILED)
 
 
-async def _verify(settings: Settings) -> Verification:
+async def _verify(settings: Settings, folder: str | None) -> tuple[Verification, tuple[str, ...]]:
     async with open_existing(settings) as app:
-        return value_of(await get(app.env, CacheFold).verify())
+        found = value_of(await get(app.env, CacheFold).verify())
+        if folder is None:
+            return found, ()
+        async with build(artifacts_layer(folder) | clock_layer()) as built:
+            kept = get(built.unwrap(), Artifacts)
+            return found, value_of(await damaged_artifacts(get(app.env, Ledger), kept))
 
 
 @cache.command()
