@@ -59,7 +59,7 @@ async def main(database: str, log: str) -> None:
         handle = (await app.start(three_steps, log, id=RUN)).unwrap()
         _ = await asyncio.to_thread(sys.stdin.readline)
         GATE.go_on.set()
-        print(await handle.result(timeout=1), flush=True)
+        print(await handle.result(timeout=30), flush=True)
         print(await app.start(three_steps, log, id="another"), flush=True)
         print(await app.store(notes, "mine").get_or_create([]), flush=True)
         print(await app.signal(RUN, "hello", 1), flush=True)

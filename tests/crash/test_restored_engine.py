@@ -56,7 +56,7 @@ def started(database: Path, log: Path) -> Generator[Old]:
 async def finish(database: Path) -> object:
     """What the run comes to on the restored database, long before a lease ends; its journal tells what its rows do."""
     async with stepwell.open(database, workflows=[three_steps]) as app:
-        ended = await app.result(RUN, timeout=10)
+        ended = await app.result(RUN, timeout=30)
         await check_journals(get(app.env, Ledger))
         return ended
 
