@@ -59,6 +59,14 @@ class CachedStep:
         """Whether it may change any."""
         return bool(self.call.boundary.writes or self.call.boundary.removes)
 
+    @property
+    def is_near(self) -> bool:
+        """Whether a row of the ledger is all that it may need, and nobody has asked its run to end or to rest."""
+        boundary, caching, record = self.call.boundary, self.caching, self.record
+        if self.touches_files or boundary.reads or caching.tier is not None or caching.joinable is None:
+            return False
+        return not record.suspending and not record.cancellation.requested
+
     def told(self, *entries: NewEntry) -> tuple[Write, ...]:
         """What tells the run's journal."""
         if self.journal is None or not entries:

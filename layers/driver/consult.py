@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from msgspec import DecodeError, json
 
@@ -28,7 +28,10 @@ from .cached_key import StepKey
 from .cached_step import CachedStep
 from .caching import CachePoint, Caching
 
-__all__ = ["Consultation", "Moved", "Served", "Unserved", "load_outputs"]
+__all__ = ["NO_READS", "Consultation", "Moved", "Served", "Unserved", "load_outputs"]
+
+NO_READS: Final = MeasuredReads()
+"""What a step reads that reads nothing."""
 
 
 @final
@@ -111,6 +114,17 @@ class Consultation:
         if isinstance(against, _Usable):
             return self._served(entry, against)
         return await self._refused(entry.ref, against)
+
+    async def glance(self, key: StepKey) -> Served | None:
+        """A row that is served as it is, to a step without files; of all else nothing is said or counted."""
+        got = await self._caching.cache.get(key.digest)
+        if isinstance(got, Failure):
+            return None
+        entry = got.unwrap()
+        usable = self._judge(entry, NO_READS)
+        if isinstance(usable, _Against) or not isinstance(usable.row.kept, Outputs):
+            return None
+        return self._served(entry, usable) if belongs_to(usable.row.kept, self._call.boundary) else None
 
     async def _try(
         self, entry: CacheEntry, reads: MeasuredReads, transaction: CachingTransaction

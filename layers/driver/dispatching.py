@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import Final, cast, final
 
-from ...core.measured import MeasuredReads
 from ...core.outcome import Failure
 from ...core.owed import Owed, reads_digest
 from ...core.step_sandbox import MaterializationConflict
@@ -23,7 +22,7 @@ from ...services.step_sandbox import CachingTransaction, WorkspaceTransaction
 from .cached_key import derive_key
 from .cached_step import CachedStep, Ended
 from .caching import CachePoint
-from .consult import Consultation, Moved, Served, Unserved
+from .consult import NO_READS, Consultation, Moved, Served, Unserved
 from .making import Broken, Identified, Made, Making
 from .permits import Permit
 from .settling import Settling
@@ -32,9 +31,6 @@ __all__ = ["REBASES", "Dispatch"]
 
 REBASES: Final = 3
 """How often a step begins anew because somebody else changed its files meanwhile."""
-
-
-_NO_READS: Final = MeasuredReads()
 
 
 _CACHE: Final[dict[type, bool]] = {}
@@ -95,8 +91,10 @@ class Dispatch:
         """From the measurement to the end, or to somebody else who changed the files."""
         step = self._step
         making = Making(step, transaction)
-        work = making.make(None, Unserved()) if caching is None else self._find_or_make(caching, making)
-        found = await step.guarded(work)
+        found = None if caching is None or not step.is_near else await self._find_nearby(caching)
+        if not isinstance(found, tuple):
+            work = making.make(None, Unserved()) if caching is None else self._find_or_make(caching, making, found)
+            found = await step.guarded(work)
         match found:
             case (Served() as served, str() as reads):
                 self._permit.give_back()
@@ -122,10 +120,30 @@ class Dispatch:
         told = self._step.told(*unserved.entries)
         return self._step.failed(unserved.error, "cache_corruption", *unserved.writes, *told)
 
+    async def _find_nearby(self, transaction: CachingTransaction) -> tuple[Served, str] | Identified | None:
+        """What is served at once to a step without files; otherwise its key, if nobody else holds that.
+
+        The ledger alone is asked, as it is by every durable call: there is nothing to be cut off, so it takes no task.
+        """
+        step = self._step
+        step.record.races.check()
+        surrounding = self._caching.surroundings.known(step.call.body)
+        if surrounding is None:
+            return None
+        self._caching.on_point(CachePoint.MEASURED)
+        key = derive_key(step.call, NO_READS, step.row.run_id, surrounding, transaction.policy(step.call.body))
+        if key is None or self._permit.may_wait(key.digest):
+            return None
+        _ = await self._permit.take(key.digest)
+        served = await self._consultation.glance(key)
+        if served is None:
+            return Identified(NO_READS, key)
+        return served, reads_digest(NO_READS) if served.effects else ""
+
     async def _find_or_make(
-        self, transaction: CachingTransaction, making: Making
+        self, transaction: CachingTransaction, making: Making, identified: Identified | None
     ) -> tuple[Served, str] | Unserved | Moved | Broken | Made:
-        identified = await self._identify(transaction)
+        identified = identified or await self._identify(transaction)
         if identified is None:  # the host cannot be measured; the body is told so by the sandbox, or is executed
             return await making.make(None, Unserved())
         consulted = await self._consultation.ask(identified.key, identified.reads, transaction)
@@ -140,7 +158,7 @@ class Dispatch:
         step = self._step
         boundary = step.call.boundary
         while True:
-            reads = _NO_READS
+            reads = NO_READS
             if boundary.reads or boundary.removes:
                 measured = await transaction.measure(boundary)
                 if isinstance(measured, Failure):

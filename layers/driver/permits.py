@@ -41,6 +41,10 @@ class Permits:
             raise
         return True
 
+    def is_free(self, key: str) -> bool:
+        """Whether `take` would not have to wait."""
+        return key not in self._waiting
+
     def give_back(self, key: str) -> None:
         """Hold it no longer: the next one that still waits does."""
         waiting = self._waiting[key]
@@ -70,6 +74,10 @@ class Permit:
         waited = await self._permits.take(key)
         self._key = key
         return waited
+
+    def may_wait(self, key: str) -> bool:
+        """Whether `take` may have to wait."""
+        return key != self._key and not self._permits.is_free(key)
 
     def give_back(self) -> None:
         if (key := self._key) is not None:

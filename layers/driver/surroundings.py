@@ -45,14 +45,22 @@ class Surroundings:
         self._memo = DigestMemo(SystemCalls(), now_ms)
         self._digest: str | None = None
 
-    async def of(self, body: object) -> Surrounding:
-        """What a step runs in; of a command the program too. Where that cannot be read it is not known."""
+    def known(self, body: object) -> Surrounding | None:
+        """The same, if nothing has to be read for it; otherwise None."""
         if self._named is None:
             return _UNKNOWN
-        if self._digest is None:
+        if self._digest is None or (self._digest and isinstance(body, Command)):
+            return None
+        return Surrounding(self._digest or None)
+
+    async def of(self, body: object) -> Surrounding:
+        """What a step runs in; of a command the program too. Where that cannot be read it is not known."""
+        if self._named is not None and self._digest is None:
             self._digest = await asyncio.to_thread(self._read)
-        if self._digest == "" or not isinstance(body, Command):
-            return Surrounding(self._digest or None)
+        if (known := self.known(body)) is not None:
+            return known
+        assert self._digest is not None
+        assert isinstance(body, Command)
         return await asyncio.to_thread(self._with_tool, self._digest, body)
 
     def _read(self) -> str:
