@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stepwell.core.workspace_limits import LIMITS
-from stepwell.layers.workspace.commands import LazyCommands, NoCommands
+from stepwell.layers.workspace.commands import Commands, LazyCommands, NoCommands
 from stepwell.layers.workspace.options import Options
 
 
@@ -22,7 +22,7 @@ def test_each_rule_for_python_bodies_is_told_apart_and_the_place_is_none() -> No
 
 
 def test_each_rule_for_commands_is_told_apart() -> None:
-    ruled = [
+    ruled: list[Commands] = [
         LazyCommands(Options(), None, (), network=False),
         LazyCommands(Options(), None, (), network=True),
         LazyCommands(Options(), None, ("/opt/tools",), network=False),
