@@ -17,6 +17,7 @@ __all__ = [
     "class_name",
     "function_name",
     "home_of",
+    "is_at_home",
     "is_class_found",
     "is_found",
     "is_own",
@@ -70,6 +71,14 @@ def home_of(function: FunctionType) -> str:
     """The module whose globals a function has, whatever its `__module__` was told to be."""
     name: object = function.__globals__.get("__name__")
     return name if isinstance(name, str) else ""
+
+
+def is_at_home(function: FunctionType) -> bool:
+    """Whether a function's globals are those of the loaded module whose name they have.
+
+    What is loaded without being told to `sys.modules`, as plugins are, may have the name of anything.
+    """
+    return getattr(sys.modules.get(home_of(function)), "__dict__", None) is function.__globals__
 
 
 def is_found(function: FunctionType) -> bool:

@@ -24,7 +24,7 @@ from typing import Final, final
 from .annotation_reach import classes_in
 from .class_form import class_form, known_form
 from .code_facts import Form, NoForm, digest_of_form, facts_of
-from .code_home import class_name, function_name, home_of, is_class_found, is_found, is_own, module_named
+from .code_home import class_name, function_name, home_of, is_at_home, is_class_found, is_found, is_own, module_named
 from .code_reads import Chain, Import
 from .code_refusals import Unknown, refuse_dynamic, refuse_handle, refuse_names
 from .code_value import type_form, value_form
@@ -151,7 +151,7 @@ class _Walk:
 
     def function(self, function: FunctionType) -> Form:
         home = home_of(function)
-        if self._is_own(home):
+        if self._is_own(home) or not is_at_home(function):
             return self._number(function)
         name = f"{home}.{function.__code__.co_qualname}"
         refuse_dynamic(name)

@@ -19,7 +19,12 @@ _DYNAMIC: Final = frozenset(
         *("sys.modules", "sys._getframe", "inspect.currentframe", "inspect.stack"),
     }
 )
-_AROUND: Final = frozenset({"os.environ", "os.environb", "os.getenv", "os.getenvb", "posix.environ", "nt.environ"})
+_AROUND: Final = frozenset(
+    {
+        *("os.environ", "os.environb", "os.getenv", "os.getenvb", "posix.environ", "nt.environ"),
+        *("os.path.expandvars", "posixpath.expandvars", "ntpath.expandvars", "os.getcwd", "os.getcwdb", "posix.getcwd"),
+    }
+)
 
 
 _OF_RUN: Final = frozenset({"stepwell.services.step.current_step", "stepwell.current_step"})

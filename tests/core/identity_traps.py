@@ -74,6 +74,12 @@ CHANGED_TRAPS = {
         CLASS.format("__module__ = 'json'\n a = 1"),
         CLASS.format("__module__ = 'json'\n a = 2"),
     ),
+    "a module that nobody has registered": (
+        "import types\nm = types.ModuleType('profile')\nexec('A = 1\\ndef f(): return A', vars(m))\n"
+        "f = m.f\ndef step(): return f()",
+        "import types\nm = types.ModuleType('profile')\nexec('A = 2\\ndef f(): return A', vars(m))\n"
+        "f = m.f\ndef step(): return f()",
+    ),
     "an attribute of a function in a list": (
         FUNCTION.format("int", 1) + "def step(): return [f.limit for f in ALL]",
         FUNCTION.format("int", 2) + "def step(): return [f.limit for f in ALL]",
@@ -127,6 +133,8 @@ UNKNOWN_TRAPS = {
         "def step(f):\n import os\n return f(os)",
         "hands on the module `os`",
     ),
+    "the environment in a path": ("import os\ndef step(): return os.path.expandvars('$A')", "expandvars`"),
+    "the current folder": ("from os import getcwd\ndef step(): return getcwd()", "getcwd`"),
     "all classes": ("class C: pass\ndef step(): return C.__subclasses__()", "`__subclasses__`"),
     "globals of a function": ("def step(f): return f.__globals__", "`__globals__`"),
 }

@@ -303,10 +303,14 @@ def test_a_module_of_the_program_may_have_taken_a_name_of_the_standard_library(
     assert digests[0] != digests[1]
 
 
-STANDARD = "from colorsys import rgb_to_hsv\nimport concurrent.futures\ndef step():\n"
-STANDARD += (
-    " from colorsys import ONE_THIRD, rgb_to_hls\n import colorsys\n return concurrent.futures.ThreadPoolExecutor"
-)
+STANDARD = """
+from colorsys import rgb_to_hsv
+import concurrent.futures
+def step():
+    from colorsys import ONE_THIRD, rgb_to_hls
+    import colorsys
+    return concurrent.futures.ThreadPoolExecutor
+"""
 
 
 def test_a_library_that_is_loaded_meanwhile_changes_nothing(program: Program) -> None:
