@@ -55,7 +55,7 @@ _OF_ENUM: Final = frozenset(
 
 def class_form(class_: type[object], reach: Reach) -> Form:
     """The form of an own class as it is now. Raises Unknown for what has none."""
-    form: list[Form] = ["class", class_.__qualname__, ["bases", *map(reach.class_, class_.__bases__)]]
+    form: list[Form] = ["class", class_.__qualname__, class_.__name__, ["bases", *map(reach.class_, class_.__bases__)]]
     if type(class_) is not type:
         form.append(["made by", _metaclass(class_, reach)])
     form += [type_form(each, "a base", reach) for each in vars(class_).get("__orig_bases__", ())]
@@ -87,7 +87,7 @@ def _metaclass(class_: type[object], reach: Reach) -> Form:
 def _entry(value: object, label: str, reach: Reach) -> Form:
     if isinstance(value, types.MemberDescriptorType):
         return ["slot"]
-    return _default(value, label, reach)
+    return value_form(value, label, reach)
 
 
 def _annotations(class_: type[object], reach: Reach) -> Iterator[Form]:
@@ -155,7 +155,7 @@ def _dataclass(class_: type[object], reach: Reach) -> Iterator[Form]:
     for each in dataclasses.fields(class_):
         label = f"field `{each.name}`"
         flags: list[Form] = [each.init, each.repr, each.hash, each.compare, each.kw_only is True]
-        default = None if each.default is dataclasses.MISSING else [_default(each.default, label, reach)]
+        default = None if each.default is dataclasses.MISSING else [value_form(each.default, label, reach)]
         made = each.default_factory
         factory = None if made is dataclasses.MISSING else [value_form(made, label, reach)]
         yield ["field", each.name, flags, default, factory, value_form(each.metadata, label, reach)]
@@ -197,7 +197,7 @@ def _model(class_: type[object], reach: Reach) -> Iterator[Form]:
     if issubclass(class_, BaseModel):
         for name, private in class_.__private_attributes__.items():
             held: list[object] = [private.default, private.default_factory]
-            yield ["private", name, *(_default(each, f"`{name}`", reach) for each in held)]
+            yield ["private", name, *(value_form(each, f"`{name}`", reach) for each in held)]
     else:
         yield from _dataclass(class_, reach)
         yield ["config", value_form(attribute(class_, "__pydantic_config__"), "the config", reach)]
@@ -218,14 +218,16 @@ def _field(label: str, field: FieldInfo, reach: Reach) -> Iterator[Form]:
     yield type_form(field.annotation, label, reach)
     yield ["metadata", *(_constraint(each, label, reach) for each in field.metadata)]
     for each in _OF_FIELD:
-        yield [each, _default(getattr(field, each, None), label, reach)]
+        yield [each, value_form(getattr(field, each, None), label, reach)]
     deprecated = field.deprecated
     yield ["deprecated", deprecated if deprecated is None or isinstance(deprecated, str | bool) else deprecated.message]
 
 
 def known_form(value: object, label: str, reach: Reach) -> Form:
     """The form of what pydantic keeps in annotations, as a field is; None for anything else."""
-    return ["field", *_field(label, value, reach)] if isinstance(value, FieldInfo) else None
+    if isinstance(value, FieldInfo):
+        return ["field", *_field(label, value, reach)]
+    return ["undefined"] if type(value).__name__ == "PydanticUndefinedType" else None
 
 
 def _constraint(value: object, label: str, reach: Reach) -> Form:
@@ -237,12 +239,6 @@ def _constraint(value: object, label: str, reach: Reach) -> Form:
     return value_form(value, label, reach)
 
 
-def _default(value: object, label: str, reach: Reach) -> Form:
-    if type(value).__name__ == "PydanticUndefinedType":
-        return ["undefined"]
-    return value_form(value, label, reach)
-
-
 def _decorator(name: str, decorator: object, reach: Reach) -> Form:
     """A validator or serializer: its function is in the class, its settings are here."""
     info: object = getattr(decorator, "info", None)
@@ -250,7 +246,7 @@ def _decorator(name: str, decorator: object, reach: Reach) -> Form:
     if dataclasses.is_dataclass(info) and not is_class(info):
         for each in dataclasses.fields(info):
             held: object = getattr(info, each.name)
-            settings.append([each.name, _default(held, f"`{name}`", reach)])
+            settings.append([each.name, value_form(held, f"`{name}`", reach)])
     return [name, *settings]
 
 

@@ -212,7 +212,7 @@ class _Walk:
 
     def _function(self, function: FunctionType) -> Form:
         facts = facts_of(function.__code__)
-        form: list[Form] = ["function", function.__qualname__, facts.digest]
+        form: list[Form] = ["function", function.__qualname__, function.__name__, facts.digest]
         if function.__defaults__:
             form.append(["defaults", *(value_form(each, "a default", self) for each in function.__defaults__)])
         if named := function.__kwdefaults__:
@@ -320,7 +320,7 @@ class _Walk:
 
     def _contents(self, module: ModuleType) -> Iterator[Form]:
         for name, value in sorted(vars(module).items()):
-            if not (name.startswith("__") and name.endswith("__")) or name == "__getattr__":
+            if name not in _OF_MODULE:
                 yield [name, value_form(value, f"`{name}`", self)]
 
     def _import(self, each: Import, names: dict[str, object]) -> Form:
@@ -354,6 +354,14 @@ class _Walk:
             return [name, self.module(module)]
         raise Unknown(f"it imports `{module.__name__}.{name}` when it runs, which is not loaded yet")
 
+
+_OF_MODULE: Final = frozenset(
+    {
+        *("__name__", "__doc__", "__package__", "__loader__", "__spec__", "__file__", "__cached__", "__path__"),
+        *("__builtins__", "__annotations__", "__conditional_annotations__", "__warningregistry__"),
+    }
+)
+"""What every module has, which tells where it was found."""
 
 _NOTHING: Final = object()
 

@@ -23,6 +23,7 @@ _AROUND: Final = frozenset(
     {
         *("os.environ", "os.environb", "os.getenv", "os.getenvb", "posix.environ", "nt.environ"),
         *("os.path.expandvars", "posixpath.expandvars", "ntpath.expandvars", "os.getcwd", "os.getcwdb", "posix.getcwd"),
+        *("inspect.getsource", "inspect.getsourcelines", "inspect.getcomments", "inspect.findsource"),
     }
 )
 

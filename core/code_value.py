@@ -319,7 +319,7 @@ _GETTERS: Final[frozenset[object]] = frozenset({operator.attrgetter, operator.it
 
 
 def _fields(value: object, label: str, reach: Reach) -> Iterator[Form]:
-    for name, held in sorted(state_of(value).items()):
+    for name, held in state_of(value).items():  # in their order, which code can tell
         yield [name, value_form(held, f"`{name}` of {label}", reach)]
 
 

@@ -80,6 +80,24 @@ CHANGED_TRAPS = {
         "import types\nm = types.ModuleType('profile')\nexec('A = 2\\ndef f(): return A', vars(m))\n"
         "f = m.f\ndef step(): return f()",
     ),
+    "what a module says of itself": (
+        "from . import other\ndef step(n): return getattr(other, n)\n### other\n__version__ = '1'",
+        "from . import other\ndef step(n): return getattr(other, n)\n### other\n__version__ = '2'",
+    ),
+    "a validator of what is no model": (
+        "from pydantic import *\nclass M:\n @field_validator('a')\n @classmethod\n def v(cls, a): return 1\n"
+        "class C(M, BaseModel):\n a: int\ndef step(): return C(a=3)",
+        "from pydantic import *\nclass M:\n @field_validator('a')\n @classmethod\n def v(cls, a): return 2\n"
+        "class C(M, BaseModel):\n a: int\ndef step(): return C(a=3)",
+    ),
+    "the name that a function was given": (
+        "def f(): pass\nf.__name__ = 'a'\ndef step(): return f.__name__",
+        "def f(): pass\nf.__name__ = 'b'\ndef step(): return f.__name__",
+    ),
+    "the order of attributes": (
+        "class C: pass\nc = C(); c.a = 1; c.b = 2\ndef step(): return vars(c)",
+        "class C: pass\nc = C(); c.b = 2; c.a = 1\ndef step(): return vars(c)",
+    ),
     "an attribute of a function in a list": (
         FUNCTION.format("int", 1) + "def step(): return [f.limit for f in ALL]",
         FUNCTION.format("int", 2) + "def step(): return [f.limit for f in ALL]",
@@ -132,6 +150,10 @@ UNKNOWN_TRAPS = {
     "a module in a variable, imported within": (
         "def step(f):\n import os\n return f(os)",
         "hands on the module `os`",
+    ),
+    "the text of a function": (
+        "import inspect\ndef step(): return inspect.getsource(step)",
+        "`inspect.getsource`",
     ),
     "the environment in a path": ("import os\ndef step(): return os.path.expandvars('$A')", "expandvars`"),
     "the current folder": ("from os import getcwd\ndef step(): return getcwd()", "getcwd`"),
