@@ -411,8 +411,8 @@ def size_bytes(batch: Batch) -> int:
             case SendSignal(row):
                 size += len(row.value)
             case Append(entries=entries):
-                for entry in entries:
-                    size += len(entry.payload) + (0 if entry.meta is None else len(entry.meta))
+                size += sum([len(entry.payload) for entry in entries])
+                size += sum([len(entry.meta) for entry in entries if entry.meta is not None])
             case WriteCheckpoint(state=state):
                 size += len(state)
             case CompactJournal() | RewindJournal():

@@ -15,7 +15,17 @@ from msgspec.msgpack import Encoder
 
 from .journal import Source
 
-__all__ = ["START", "EntryRow", "NewEntry", "RewindRow", "chain_after", "identity_of", "link", "link_rewind"]
+__all__ = [
+    "START",
+    "EntryRow",
+    "NewEntry",
+    "RewindRow",
+    "chain_after",
+    "hash_entry",
+    "identity_of",
+    "link",
+    "link_rewind",
+]
 
 START: Final = bytes(32)
 """The hash before the first entry of a run."""
@@ -72,7 +82,25 @@ def link(previous: bytes, run_id: str, seq: int, at_ms: int, entry: NewEntry | E
     """The hash of an entry that follows the one with the hash `previous`, and is the `no`th of all runs."""
     source = entry.source
     named = None if source is None else (source.id, source.seq)
-    content = _encode((run_id, seq, at_ms, entry.event_type, entry.payload, entry.meta, entry.spilled, named, no))
+    return hash_entry(
+        previous, run_id, seq, at_ms, entry.event_type, entry.payload, entry.meta, entry.spilled, named, no
+    )
+
+
+def hash_entry(
+    previous: bytes,
+    run_id: str,
+    seq: int,
+    at_ms: int,
+    event_type: str,
+    payload: bytes,
+    meta: bytes | None,
+    spilled: bool,
+    named: tuple[str, int] | None,
+    no: int,
+) -> bytes:
+    """What `link` says, by the members of the entry: whoever appends many has them at hand, and this is much of it."""
+    content = _encode((run_id, seq, at_ms, event_type, payload, meta, spilled, named, no))
     return sha256(previous + content).digest()
 
 

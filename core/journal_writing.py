@@ -12,7 +12,7 @@ from typing import Protocol, final
 from msgspec import Struct
 
 from .cache_fold import EVENT_TYPE
-from .entry import START, EntryRow, NewEntry, link
+from .entry import START, EntryRow, NewEntry, hash_entry
 from .journal import Appended, Source
 from .journal_writes import EvictHead, RecordRow, SetHead
 from .provenance import CACHE_JOURNAL, provenance_entry
@@ -45,6 +45,9 @@ class SealedRow(Struct, frozen=True, gc=False):
 class Held(Protocol):
     """What is stored, and what was decided to be."""
 
+    last_no: int
+    """The last number that was given to an entry of any run."""
+
     def held_journal(self, run_id: str) -> HeldJournal:
         """The journal of a run, a new one if there is none; it is changed in place."""
         ...
@@ -64,8 +67,6 @@ class Held(Protocol):
         ...
 
     def keep_row(self, row: SealedRow) -> None: ...
-
-    def next_entry_no(self) -> int: ...
 
     def note_cache_change(self) -> None:
         """The number of changes of the step cache is raised."""
@@ -95,25 +96,26 @@ class JournalWriter:
         held, at_ms, rows = self._held, self._at_ms, self.entries
         journal = held.held_journal(run_id)
         self.journals[run_id] = journal
-        seq, chain = journal.last_seq, journal.chain
+        seq, chain, no = journal.last_seq, journal.chain, held.last_no
         appended: list[Appended] = []
         for entry in entries:
-            source, event_type = entry.source, entry.event_type
+            source, event_type, payload = entry.source, entry.event_type, entry.payload
+            meta, spilled = entry.meta, entry.spilled
             if source is not None:
                 if (known := held.held_source(run_id, source)) is not None:
                     appended.append(Appended(known, duplicate=True))
                     continue
                 held.keep_source(run_id, source, seq + 1, entry.identity)
                 self.sources.append((run_id, source, seq + 1, entry.identity))
-            seq, no = seq + 1, held.next_entry_no()
-            chain = link(chain, run_id, seq, at_ms, entry, no)
-            rows.append(
-                EntryRow(run_id, seq, event_type, at_ms, source, entry.payload, entry.meta, entry.spilled, chain, no)
-            )
+            seq += 1
+            no += 1
+            named = None if source is None else (source.id, source.seq)
+            chain = hash_entry(chain, run_id, seq, at_ms, event_type, payload, meta, spilled, named, no)
+            rows.append(EntryRow(run_id, seq, event_type, at_ms, source, payload, meta, spilled, chain, no))
             if event_type == EVENT_TYPE:
                 held.note_cache_change()
             appended.append(Appended(seq, duplicate=False))
-        journal.last_seq, journal.chain = seq, chain
+        journal.last_seq, journal.chain, held.last_no = seq, chain, no
         return appended
 
     def record(self, write: RecordRow) -> Recorded:

@@ -52,7 +52,7 @@ class Journals:
         self._journals: dict[str, _Journal] = {}
         self._rows: dict[RecordedRef, SealedRow] = {}
         self._heads: dict[str, HeadRow] = {}
-        self._entry_no = 0
+        self.last_no = 0
         self.changes = 0
         """How often the step cache was changed."""
 
@@ -88,10 +88,6 @@ class Journals:
     def keep_row(self, row: SealedRow) -> None:
         self._rows[row.ref] = row
         self.note_cache_change()
-
-    def next_entry_no(self) -> int:
-        self._entry_no += 1
-        return self._entry_no
 
     def note_cache_change(self) -> None:
         self.changes += 1

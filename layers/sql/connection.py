@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import final
 
@@ -95,13 +94,18 @@ class Connection:
         if rows:
             self._cursor.executemany(sql, rows)
 
-    def insert_many(self, sql: str, rows: Sequence[Row]) -> None:
-        """The same for a statement that ends in the values of one row; many rows take a fifth less time than so."""
-        whole = len(rows) - len(rows) % ROWS_AT_ONCE
-        for begin in range(0, whole, ROWS_AT_ONCE):
-            values = tuple(chain.from_iterable(rows[begin : begin + ROWS_AT_ONCE]))
-            self._cursor.execute(_of_many_rows(sql), values)
-        self.run_many(sql, rows[whole:])
+    def insert_many(self, sql: str, cells: list[Value]) -> None:
+        """The same for a statement that ends in the values of one row, with the cells of all rows one after another.
+
+        Many rows take a third less time than so. Where one cannot be written, those before it may have been: the
+        transaction has to be rolled back, as after any error.
+        """
+        many, columns = _of_many_rows(sql)
+        at_once, begin = ROWS_AT_ONCE * columns, 0
+        while len(cells) - begin >= at_once:
+            self._cursor.execute(many, cells[begin : begin + at_once])
+            begin += at_once
+        self.run_many(sql, [tuple(cells[at : at + columns]) for at in range(begin, len(cells), columns)])
 
     def rows_of_many(self, sql: str, rows: Iterable[Row]) -> list[Row]:
         """What the statement gives for each row of values, one after another."""
@@ -152,9 +156,10 @@ class Connection:
 
 
 @lru_cache(maxsize=16)
-def _of_many_rows(sql: str) -> str:
-    head, _, row = sql.rpartition("values ")
-    return f"{head}values {', '.join([row] * ROWS_AT_ONCE)}"
+def _of_many_rows(sql: str) -> tuple[str, int]:
+    """The statement for many rows, and how many columns a row has. It keeps no copies of pages to undo itself by."""
+    head, _, row = sql.strip().removeprefix("insert ").rpartition("values ")
+    return f"insert or fail {head}values {', '.join([row] * ROWS_AT_ONCE)}", row.count("?")
 
 
 def _file_at(path: str) -> tuple[int, int] | None:

@@ -125,10 +125,6 @@ class HeldJournals:
             self._heads[row.ref.key_digest] = HeldHead(row.ref, row.result_digest)
         self.note_cache_change()
 
-    def next_entry_no(self) -> int:
-        self.last_no += 1
-        return self.last_no
-
     def note_cache_change(self) -> None:
         self.changes += 1
 

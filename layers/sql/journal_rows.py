@@ -20,7 +20,7 @@ from .rows import Row, Value, optional_blob, to_blob, to_integer, to_text
 
 __all__ = [
     "DamagedRow",
-    "entry_rows",
+    "entry_cells",
     "read_checkpoint",
     "read_entry",
     "read_head",
@@ -46,23 +46,14 @@ def seal_of(*content: str | int | bytes | None) -> bytes:
 # --- entries ----------------------------------------------------------------
 
 
-def entry_rows(entries: Iterable[EntryRow], numbers: Mapping[str, int]) -> list[Row]:
-    """In the order of the columns of `INSERT_ENTRY`; `numbers` are those of the journals."""
-    return [
-        (
-            e.no,
-            numbers[e.run_id],
-            e.seq,
-            e.event_type,
-            e.at_ms,
-            *((None, None) if e.source is None else (e.source.id, e.source.seq)),
-            e.spilled,
-            e.chain,
-            e.meta,
-            e.payload,
-        )
-        for e in entries
-    ]
+def entry_cells(entries: Iterable[EntryRow], numbers: Mapping[str, int]) -> list[Value]:
+    """One after another, in the order of the columns of `INSERT_ENTRY`; `numbers` are those of the journals."""
+    cells: list[Value] = []
+    for e in entries:
+        jno, source = numbers[e.run_id], e.source
+        name, number = (None, None) if source is None else (source.id, source.seq)
+        cells += (e.no, jno, e.seq, e.event_type, e.at_ms, name, number, e.spilled, e.chain, e.meta, e.payload)
+    return cells
 
 
 def read_entry(run_id: Value, row: Row) -> EntryRow:

@@ -7,9 +7,9 @@ from . import journal_statements as sql
 from .connection import Connection
 from .held_journals import JournalState
 from .journal_changes import JournalChanges
-from .journal_rows import entry_rows, read_checkpoint, seal_of
+from .journal_rows import entry_cells, read_checkpoint, seal_of
 from .points import CommitPoint, OnPoint
-from .rows import MOST, Row
+from .rows import MOST, Row, Value
 
 __all__ = ["write_journals"]
 
@@ -26,16 +26,10 @@ def write_journals(connection: Connection, changes: JournalChanges, reached: OnP
         _cut(connection, changes, states)
     if writer.entries:
         numbers = {run_id: state.jno for run_id, state in states.items()}
-        connection.insert_many(sql.INSERT_ENTRY, entry_rows(writer.entries, numbers))
+        connection.insert_many(sql.INSERT_ENTRY, entry_cells(writer.entries, numbers))
         reached(CommitPoint.AFTER_ENTRIES)
     if writer.sources:
-        connection.insert_many(
-            sql.INSERT_SOURCE,
-            [
-                (states[run].jno, source.id, source.seq, seq, known, seal_of(run, source.id, source.seq, seq, known))
-                for run, source, seq, known in writer.sources
-            ],
-        )
+        connection.insert_many(sql.INSERT_SOURCE, _source_cells(changes, states))
         reached(CommitPoint.AFTER_SOURCES)
     if changes.checkpoints:
         _write_checkpoints(connection, changes)
@@ -51,6 +45,14 @@ def write_journals(connection: Connection, changes: JournalChanges, reached: OnP
 
 
 # --- journals ---------------------------------------------------------------
+
+
+def _source_cells(changes: JournalChanges, states: dict[str, JournalState]) -> list[Value]:
+    cells: list[Value] = []
+    for run_id, source, seq, known in changes.writer.sources:
+        sealed = seal_of(run_id, source.id, source.seq, seq, known)
+        cells += (states[run_id].jno, source.id, source.seq, seq, known, sealed)
+    return cells
 
 
 def _write_journals(connection: Connection, changes: JournalChanges, states: dict[str, JournalState]) -> None:
