@@ -44,7 +44,7 @@ class DrivenCachedSteps:
             return recorded_result(record, row, call.codec)
         owed = read_owed(row.value or b"") if asked.decision == "settle" else None
         step = CachedStep(call, row, record, self._caching, self._journal)
-        if step.touches_files:
+        if step.has_files:
             async with self._places.hold(call.boundary):
                 ended = await Dispatch(step).to_its_end(owed)
         else:  # it meets nobody

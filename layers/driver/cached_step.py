@@ -60,10 +60,15 @@ class CachedStep:
         return bool(self.call.boundary.writes or self.call.boundary.removes)
 
     @property
+    def has_files(self) -> bool:
+        """Whether any are declared."""
+        return self.touches_files or bool(self.call.boundary.reads)
+
+    @property
     def is_near(self) -> bool:
         """Whether a row of the ledger is all that it may need, and nobody has asked its run to end or to rest."""
-        boundary, caching, record = self.call.boundary, self.caching, self.record
-        if self.touches_files or boundary.reads or caching.tier is not None or caching.joinable is None:
+        caching, record = self.caching, self.record
+        if self.has_files or caching.tier is not None or caching.joinable is None:
             return False
         return not record.suspending and not record.cancellation.requested
 
