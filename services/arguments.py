@@ -19,22 +19,28 @@ _R = TypeVar("_R")
 class Arguments:
     """The arguments of a function after its first parameter, as a JSON array: an element each, defaults filled in."""
 
-    __slots__ = ("_name", "_parameters", "_signature")
+    __slots__ = ("_exactly", "_name", "_parameters", "_signature", "_what")
 
     def __init__(self, name: str, fn: Callable[..., object]) -> None:
         self._name = name
         self._parameters = parameters_of(fn)
         signature = inspect.signature(fn)
         self._signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+        self._what = tuple(f"{name}: argument {parameter.name!r}" for parameter, _ in self._parameters)
+        are_plain = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p, _ in self._parameters)
+        self._exactly = len(self._parameters) if are_plain else None
+        """So many arguments are bound one to one, without a look at the signature."""
 
     def encode(self, args: tuple[object, ...]) -> bytes:
         """The arguments of a call. A TypeError names the parameter that is missing, too many, or of the wrong type."""
+        if len(args) == self._exactly:
+            return self._written(args)
         try:
             bound = self._signature.bind(*args)
         except TypeError as error:
             raise TypeError(f"{self._name}{self._signature}: {error}") from None
         bound.apply_defaults()
-        return b"[" + b",".join(codec.encode(value, what) for what, codec, value in self._each(bound.args)) + b"]"
+        return self._written(bound.args)
 
     def decode(self, parts: tuple[bytes, ...]) -> tuple[object, ...]:
         """The arguments of a call, one JSON text each. A TypeError names the parameter that no longer fits."""
@@ -44,11 +50,14 @@ class Arguments:
             raise TypeError(f"{self._name}{self._signature}: {len(parts)} arguments were given")
         return tuple(codec.decode(part, what) for what, codec, part in self._each(parts))
 
+    def _written(self, values: tuple[object, ...]) -> bytes:
+        return b"[" + b",".join([codec.encode(value, what) for what, codec, value in self._each(values)]) + b"]"
+
     def _each(self, values: tuple[_R, ...]) -> list[tuple[str, Codec, _R]]:
         pairs: list[tuple[str, Codec, _R]] = []
         for at, value in enumerate(values):
-            parameter, codec = self._parameters[min(at, len(self._parameters) - 1)]
-            pairs.append((f"{self._name}: argument {parameter.name!r}", codec, value))
+            place = min(at, len(self._parameters) - 1)
+            pairs.append((self._what[place], self._parameters[place][1], value))
         return pairs
 
 

@@ -20,7 +20,7 @@ from ..core.model import TimedOut, check_name
 from ..core.outcome import Outcome
 from ..core.retry import NO_RETRY, Retry
 from ..core.step import Mode
-from .arguments import arguments_of
+from .arguments import Arguments, arguments_of
 from .driver import CachedCall, Driver, DurableCall, StepCall
 from .run_store import RunStore, Timeout, step_span_ms
 from .signal import InvalidSignal
@@ -294,19 +294,27 @@ def _cached_call(
     try:
         arguments = arguments_of(name, body)
         encoded = arguments.encode(args)
-        bound = _bound(body, arguments.decode(elements(encoded))) if args else body
+        bound = _bound(body, arguments, encoded) if args else body
     except (TypeError, ValueError) as error:  # the latter of a function that is not written in Python
         raise TypeError(f"step {key!r}: {error}") from None
     return CachedCall(key, name, bound, body, encoded, result_codec(body), boundary, version)
 
 
-def _bound(body: Callable[..., object], args: tuple[object, ...]) -> Callable[[Workspace], object]:
-    """A function of the workspace alone, which is async if the body is."""
+def _bound(body: Callable[..., object], arguments: Arguments, encoded: bytes) -> Callable[[Workspace], object]:
+    """A function of the workspace alone, which is async if the body is.
+
+    The arguments are read back each time that it is called, and not for a result that is served: what was written has
+    been read back once, to see that it can be.
+    """
+
+    def args() -> tuple[object, ...]:
+        return arguments.decode(elements(encoded))
+
     if not _is_async(body):
-        return lambda workspace: body(workspace, *args)
+        return lambda workspace: body(workspace, *args())
 
     async def bound(workspace: Workspace) -> object:
-        return await cast(Awaitable[object], body(workspace, *args))
+        return await cast(Awaitable[object], body(workspace, *args()))
 
     return bound
 
