@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec import StructMeta
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from .code_facts import Form
@@ -224,7 +224,10 @@ def _field(label: str, field: FieldInfo, reach: Reach) -> Iterator[Form]:
 
 
 def known_form(value: object, label: str, reach: Reach) -> Form:
-    """The form of what pydantic keeps in annotations, as a field is; None for anything else."""
+    """The form of an adapter of pydantic, and of what it keeps in annotations, as fields; None for anything else."""
+    adapted: object = getattr(value, "_type", None) if issubclass(type(value), TypeAdapter) else None
+    if adapted is not None:
+        return ["adapter", type_form(adapted, label, reach), value_form(getattr(value, "_config", None), label, reach)]
     if isinstance(value, FieldInfo):
         return ["field", *_field(label, value, reach)]
     return ["undefined"] if type(value).__name__ == "PydanticUndefinedType" else None

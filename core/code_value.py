@@ -17,10 +17,10 @@ import sys
 import types
 import typing
 import uuid
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache, partial, partialmethod
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeGuard
 
 from .code_facts import Form, NoForm, atom, in_order
 from .code_home import class_name, is_standard
@@ -170,6 +170,26 @@ def _collected(value: object, label: str, reach: Reach) -> Form:
     return _entered(value, label, reach, lambda: [class_name(type(value)), made, *_pairs(held, _part(label), reach)])
 
 
+def _queue(value: object, label: str, reach: Reach) -> Form:
+    assert _is_deque(value)
+    return _entered(value, label, reach, lambda: ["deque", value.maxlen, _items([*value], label, reach)])
+
+
+def _is_deque(value: object) -> TypeGuard[deque[object]]:
+    return isinstance(value, deque)
+
+
+def _namespace(value: object, label: str, reach: Reach) -> Form:
+    held = attribute(value, "__dict__")
+    assert is_dict(held)
+    return _entered(value, label, reach, lambda: ["namespace", *_pairs(held, _part(label), reach)])
+
+
+def _slice(value: object, label: str, reach: Reach) -> Form:
+    parts = (attribute(value, name) for name in ("start", "stop", "step"))
+    return ["slice", *(value_form(each, label, reach) for each in parts)]
+
+
 def _bytearray(value: object, label: str, reach: Reach) -> Form:
     assert isinstance(value, bytearray)
     return ["bytearray", value.hex()]
@@ -229,7 +249,14 @@ def _descriptor(value: object, label: str, reach: Reach) -> Form:
 
 def _partial(value: object, label: str, reach: Reach) -> Form:
     held = (value_form(attribute(value, name), f"`{name}` of {label}", reach) for name in ("func", "args", "keywords"))
-    return [type(value).__name__, *held]
+    return [type(value).__name__, *held, *_given(value, label, reach)]
+
+
+def _given(value: object, label: str, reach: Reach) -> Iterator[Form]:
+    """The attributes that somebody gave to a callable, but for what it tells of itself."""
+    for name, held in state_of(value).items():
+        if not name.startswith("__"):
+            yield [name, value_form(held, f"`{name}` of {label}", reach)]
 
 
 def _lru_cache(value: object, label: str, reach: Reach) -> Form:
@@ -240,6 +267,7 @@ def _lru_cache(value: object, label: str, reach: Reach) -> Form:
         "lru_cache",
         value_form(attribute(value, "__wrapped__"), label, reach),
         value_form(parameters(), label, reach),
+        *_given(value, label, reach),
     ]
 
 
@@ -346,6 +374,9 @@ _FORMERS: Final[dict[type[object], _Former]] = {
     type(lru_cache(len)): _lru_cache,
     types.MappingProxyType: _view,
     bytearray: _bytearray,
+    deque: _queue,
+    types.SimpleNamespace: _namespace,
+    slice: _slice,
     **dict.fromkeys((Counter, OrderedDict, defaultdict), _collected),
     re.Pattern: _pattern,
     object: _sentinel,

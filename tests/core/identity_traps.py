@@ -98,6 +98,31 @@ CHANGED_TRAPS = {
         "class C: pass\nc = C(); c.a = 1; c.b = 2\ndef step(): return vars(c)",
         "class C: pass\nc = C(); c.b = 2; c.a = 1\ndef step(): return vars(c)",
     ),
+    "what a partial was given": (
+        "from functools import *\np = partial(int)\np.a = 1\ndef step(): return p.a",
+        "from functools import *\np = partial(int)\np.a = 2\ndef step(): return p.a",
+    ),
+    "what a cached function was given": (
+        "from functools import *\n@cache\ndef f(): pass\nf.a = 1\ndef step(): return f.a",
+        "from functools import *\n@cache\ndef f(): pass\nf.a = 2\ndef step(): return f.a",
+    ),
+    "what a queue holds": (
+        "from collections import *\nd = deque([1], 3)\ndef step(): return d",
+        "from collections import *\nd = deque([1], 4)\ndef step(): return d",
+    ),
+    "what a namespace holds": (
+        "from types import *\nn = SimpleNamespace(a=1)\ndef step(): return n",
+        "from types import *\nn = SimpleNamespace(a=2)\ndef step(): return n",
+    ),
+    "what a slice holds": ("s = slice(1)\ndef step(): return s", "s = slice(2)\ndef step(): return s"),
+    "what is adapted": (
+        "from pydantic import *\nA = TypeAdapter(list[int])\ndef step(): return A.validate_json('[1]')",
+        "from pydantic import *\nA = TypeAdapter(list[float])\ndef step(): return A.validate_json('[1]')",
+    ),
+    "how it is adapted": (
+        "from pydantic import *\nA = TypeAdapter(list[int], config={'strict': True})\ndef step(): return A",
+        "from pydantic import *\nA = TypeAdapter(list[int])\ndef step(): return A",
+    ),
     "an attribute of a function in a list": (
         FUNCTION.format("int", 1) + "def step(): return [f.limit for f in ALL]",
         FUNCTION.format("int", 2) + "def step(): return [f.limit for f in ALL]",
