@@ -96,12 +96,15 @@ def cache_key(material: CacheMaterial) -> str:
     """
     parts = dict(_parts(material))
     # With ASCII members, no floats and valid Unicode this is RFC 8785, byte for byte. `canonical_material` is slower.
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = _encode(parts)
     try:
         data = text.encode()
     except UnicodeEncodeError:
         data = canonical_material(parts)
     return KEY_PREFIX + digest_of(data)
+
+
+_encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def _parts(material: CacheMaterial) -> Iterator[tuple[str, _Part]]:

@@ -67,6 +67,9 @@ def needed(outputs: Outputs) -> frozenset[str]:
     )
 
 
+_NOTHING: Final = Outputs()
+_NO_OUTPUTS: Final = outputs_digest(_NOTHING)
+
 # --- JSON ---------------------------------------------------------------------
 
 
@@ -115,6 +118,8 @@ def read_outputs(value: object) -> Outputs | BoundaryCorruption:
         return _no_record()
     if form.v != VERSION:
         return _no_record(str(form.v))
+    if not form.entries and not form.removed:  # as of every step without files
+        return _NOTHING if form.digest == _NO_OUTPUTS else BoundaryCorruption("", form.digest, _NO_OUTPUTS)
     entries: list[Output] = []
     for each in form.entries:
         read = _read_entry(each)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import final
+from functools import lru_cache
+from typing import Final, final
 
-from ...core.boundary import Declaration, declare
+from ...core.boundary import Boundary, Declaration, declare
 from ...core.cache_key import BoundReads, CacheMaterial, cache_key
 from ...core.canonical_json import NotCanonical
 from ...core.code_identity import CodeIdentity, Unidentified, identify
 from ...core.command import Command
 from ...core.measured import MeasuredReads
 from ...core.result_schema import parameter_schema, result_schema
+from ...core.workspace_path import PathProblem
 from ...services.driver import CachedCall
 from .surroundings import Surrounding
 
 __all__ = ["StepKey", "derive_key"]
+
+BOUNDARIES: Final = 128
+"""Of how many boundaries the declarations are kept: a workflow has a few, which its steps come back to."""
 
 
 @final
@@ -42,7 +47,7 @@ def derive_key(
     The arguments count as their types wrote them, byte for byte: a body can tell the order of a dict. Code that cannot
     be identified, and an environment that is not known, make the key one of the run alone.
     """
-    declaration = declare(call.boundary, portable=False)
+    declaration = _declared(call.boundary)
     if not isinstance(declaration, Declaration):
         return None
     code = _code(call)
@@ -69,6 +74,12 @@ def derive_key(
         return StepKey(cache_key(material), material, run_id, scope)
     except NotCanonical:
         return None
+
+
+@lru_cache(maxsize=BOUNDARIES)
+def _declared(boundary: Boundary) -> Declaration | PathProblem:
+    """A boundary is a value: equal ones declare the same."""
+    return declare(boundary, portable=False)
 
 
 def _own(material: CacheMaterial, run_id: str) -> CacheMaterial:
