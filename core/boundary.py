@@ -28,7 +28,16 @@ from .workspace_path import (
     spelling_problem,
 )
 
-__all__ = ["Boundary", "BoundaryMode", "Declaration", "DeclaredRead", "declare", "directory_problem", "overlaps"]
+__all__ = [
+    "Boundary",
+    "BoundaryMode",
+    "Declaration",
+    "DeclaredRead",
+    "Touched",
+    "declare",
+    "directory_problem",
+    "overlaps",
+]
 
 BoundaryMode: TypeAlias = Literal["hard", "expected"]
 """Whether a step that departs from its boundary fails, or is accepted with a note, and not shared."""
@@ -216,7 +225,7 @@ def overlaps(boundaries: Sequence[Boundary]) -> tuple[tuple[int, int], ...]:
 @final
 @dataclass(frozen=True, slots=True)
 class _Targets:
-    """What a step changes: places, each with all below it, and globs."""
+    """What a step changes, or reads: places, each with all below it, and globs."""
 
     places: frozenset[str]
     above: frozenset[str]
@@ -225,8 +234,17 @@ class _Targets:
 
     @classmethod
     def of(cls, boundary: Boundary) -> _Targets:
-        writes = _Writes.of(boundary.writes)
-        places = writes.files | writes.trees | frozenset(boundary.removes)
+        return cls._of(boundary.writes, boundary.removes)
+
+    @classmethod
+    def read_by(cls, boundary: Boundary) -> _Targets:
+        """What a step reads, in the same form."""
+        return cls._of(map(_path_of, boundary.reads), ())
+
+    @classmethod
+    def _of(cls, texts: Iterable[str], more: Iterable[str]) -> _Targets:
+        writes = _Writes.of(texts)
+        places = writes.files | writes.trees | frozenset(more)
         return cls(places, frozenset(above for place in places for above in ancestors(place)), writes.globs)
 
     def meet(self, other: _Targets) -> bool:
@@ -237,6 +255,28 @@ class _Targets:
             or any(glob.may_touch(place) for glob in self.globs for place in other.places)
             or any(glob.may_touch(place) for glob in other.globs for place in self.places)
             or any(one.may_meet(two) for one in self.globs for two in other.globs)
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a step changes and what it reads, to be compared with many others."""
+
+    _changes: _Targets
+    _reads: _Targets
+
+    @classmethod
+    def by(cls, boundary: Boundary) -> Touched:
+        return cls(_Targets.of(boundary), _Targets.read_by(boundary))
+
+    def meets(self, other: Touched) -> bool:
+        """Whether it may matter which comes first: both may change one path, or one what the other reads.
+
+        As with `overlaps`, none of that is missed.
+        """
+        return (
+            self._changes.meet(other._changes) or self._changes.meet(other._reads) or self._reads.meet(other._changes)
         )
 
 

@@ -38,14 +38,26 @@ def corruption_entry(
     return _entry("stepwell.cache-corruption", f"{key_digest}\0{path}\0{recorded}\0{measured}", 0, facts)
 
 
-def captured_entry(step: str, at_ms: int, accepted: Accepted[object], key_digest: str | None) -> NewEntry:
-    """A step made this, as it was recorded at an instant; `key_digest` is None if the step cache has nothing of it."""
+def captured_entry(
+    step: str,
+    at_ms: int,
+    accepted: Accepted[object],
+    key_digest: str | None,
+    reach: str | None = None,
+    why: str | None = None,
+) -> NewEntry:
+    """A step made this, as it was recorded at an instant; `key_digest` is None if the step cache has nothing of it.
+
+    `reach` is who may be served it, and `why` says what holds it back, if that is less than everybody.
+    """
     facts = {
         "step": step,
         "evidence": accepted.evidence,
         "diff_identity": accepted.diff_identity,
         "files": len(accepted.changes),
         "key_digest": key_digest,
+        "reach": reach,
+        "why": why,
     }
     return _entry("stepwell.diff-bundle-captured", step, at_ms, facts)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import final
 
-from ...core.boundary import Boundary, overlaps
+from ...core.boundary import Boundary, Touched
 
 __all__ = ["Permit", "Permits", "Places"]
 
@@ -93,25 +93,27 @@ class Permit:
 
 @final
 class Places:
-    """The boundaries of the steps of one run that are under way, which do not meet: others wait."""
+    """The boundaries of the steps of one run that are under way, or wait to be: each waits for those before it.
+
+    So a step that reads what another one writes finds what that has written, or has not, as their calls were made.
+    """
 
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held: list[tuple[Boundary, asyncio.Event]] = []
+        self._held: list[tuple[Touched, asyncio.Event]] = []
 
     @asynccontextmanager
     async def hold(self, boundary: Boundary) -> AsyncGenerator[None]:
-        """For the time of the block no other step of the run writes what this one may write."""
-        while (other := self._met_by(boundary)) is not None:
-            _ = await other.wait()
-        held = (boundary, asyncio.Event())
+        """For the time of the block no step of the run changes what this one touches, or reads what it changes."""
+        touched = Touched.by(boundary)
+        before = [left for other, left in self._held if touched.meets(other)]
+        held = (touched, asyncio.Event())
         self._held.append(held)
         try:
+            for left in before:
+                _ = await left.wait()
             yield
         finally:
             self._held.remove(held)
             held[1].set()
-
-    def _met_by(self, boundary: Boundary) -> asyncio.Event | None:
-        return next((left for other, left in self._held if overlaps((other, boundary))), None)

@@ -19,7 +19,7 @@ from ...core.owed import Owed, decide_owed, in_place, owed_json, reads_digest
 from ...core.provenance import provenance_entry
 from ...core.reuse import NotRecorded, decide_reuse
 from ...core.step_cache import Recorded, RecordedRef
-from ...core.step_sandbox import MaterializationConflict
+from ...core.step_sandbox import Accepted, MaterializationConflict
 from ...services.effect_dispatcher import EffectDispatcher, EffectFailed, EffectMismatch
 from ...services.step_sandbox import CachingTransaction, WorkspaceTransaction
 from .cached_step import CachedStep, Ended
@@ -31,6 +31,7 @@ from .pause import Pauses
 __all__ = ["Settling"]
 
 SENDS: Final = 5
+SHOWN: Final = 3
 """How often an effect is sent whose dispatcher cannot answer, before the step fails."""
 
 
@@ -64,8 +65,9 @@ class Settling:
             in_place(step.call.boundary, made.outputs, reads),
         )
         self._settle(owed)
-        rows, key = self._row_of(made, made.identified)
-        told = step.told(captured_entry(step.call.key, step.row.recorded_at_ms, made.accepted, key))
+        rows, key, row = self._row_of(made, made.identified)
+        reach, why = (None, None) if row is None else (row.reach, row.scope)
+        told = step.told(captured_entry(step.call.key, step.row.recorded_at_ms, made.accepted, key, reach, why))
         committed = await step.record.written(WriteStep(step.row), *rows, *told, *step.record.going_on())
         self._caching.on_point(CachePoint.RECORDED)
         placed = await self._placed(committed.recorded)
@@ -92,15 +94,15 @@ class Settling:
         run_id = self._step.row.run_id
         return (Append(run_id, (unrecorded_entry(identified.key.digest, run_id, reason),)),)
 
-    def _row_of(self, made: Made, identified: Identified) -> tuple[tuple[Write, ...], str | None]:
-        """What records the row of the cache, and its key; or what says why there is none."""
+    def _row_of(self, made: Made, identified: Identified) -> tuple[tuple[Write, ...], str | None, CachedRow | None]:
+        """What records the row of the cache, its key and the row; or what says why there is none."""
         step, joinable = self._step, self._caching.joinable
         reach = decide_reuse(made.accepted, step.call.boundary, identified.reads)
         if isinstance(reach, NotRecorded):
-            return self._unrecorded(identified, reach.reason), None
+            return self._unrecorded(identified, reach.reason), None, None
         if joinable is None or made.kept is None:
-            return (), None
-        scope = identified.key.scope or (f"{made.accepted.evidence} evidence" if reach == "run" else None)
+            return (), None, None
+        scope = identified.key.scope or (_held_back(made.accepted) if reach == "run" else None)
         key = identified.key.digest if scope is None else identified.key.own
         row = CachedRow(
             made.accepted.evidence,
@@ -112,8 +114,8 @@ class Settling:
         )
         recording = joinable.recording(key, step.row.run_id, made.result, row_meta(row, made.result))
         if isinstance(recording, Failure):
-            return self._unrecorded(identified, "invalid_entry"), None
-        return recording.unwrap().writes, key
+            return self._unrecorded(identified, "invalid_entry"), None, None
+        return recording.unwrap().writes, key, row
 
     async def _placed(self, recorded: tuple[Recorded, ...]) -> tuple[Write, ...] | Ended:
         """What follows from how the row stands to the one that was there."""
@@ -233,3 +235,13 @@ def _unsent(failure: EffectFailed | EffectMismatch | Unavailable) -> RecordedErr
             return RecordedError("EffectMismatch", message, "")
         case Unavailable(reason):
             return RecordedError("Unavailable", f"an effect was not sent: {reason}", "")
+
+
+def _held_back(accepted: Accepted[object]) -> str:
+    """Why what was accepted is for its own run only: by which evidence, and what was seen beside the workspace."""
+    seen = () if accepted.record is None else accepted.record.ambient
+    if not seen:
+        return f"{accepted.evidence} evidence"
+    named = ", ".join(f"{each.kind} {each.detail}" for each in seen[:SHOWN])
+    more = f" and {len(seen) - SHOWN} more" if len(seen) > SHOWN else ""
+    return f"{accepted.evidence} evidence: it did more than its workspace tells, {named}{more}"

@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import cast
 
+import pytest
+
 from stepwell import (
+    Boundary,
     RecordedError,
     Run,
     RunCancelled,
@@ -157,6 +160,35 @@ class EngineCachedRunsContract:
         async with cached.engine(flow) as app:
             assert await app.run(flow, "r1") == 3
             assert cached.files.read("out/r") == b"alpha\nc"
+
+    @pytest.mark.parametrize("writer_first", [True, False])
+    async def test_steps_of_one_gather_that_read_what_another_writes_come_in_the_order_of_the_calls(
+        self, cached: CachedWorld, writer_first: bool
+    ) -> None:
+        written = iter("123456")
+
+        async def write(workspace: Workspace) -> str:
+            await asyncio.sleep(0)
+            text = next(written)
+            workspace.write_text("out/r", text)
+            return text
+
+        def read(workspace: Workspace) -> str:
+            return workspace.read_text("out/r")
+
+        @workflow
+        async def flow(run: Run) -> list[str]:
+            made = run.cached_step("write", write, boundary=Boundary(writes=("out/r",)), version=run.id)
+            seen = run.cached_step("read", read, boundary=Boundary(reads=("out/*",)), version="1")
+            return list(await run.gather(*((made, seen) if writer_first else (seen, made))))
+
+        cached.files.write("out/r", "stale")
+        async with cached.engine(flow) as app:
+            given = [await app.run(flow, f"r{at}") for at in range(3)]
+            if writer_first:
+                assert given == [["1", "1"], ["2", "2"], ["3", "3"]]
+            else:
+                assert given == [["stale", "1"], ["1", "2"], ["2", "3"]]
 
     async def test_cancelling_cuts_the_body_off_and_records_nothing(self, cached: CachedWorld) -> None:
         begun = asyncio.Event()

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.core.boundary import Boundary, Declaration, DeclaredRead, declare, directory_problem, overlaps
+from stepwell.core.boundary import (
+    Boundary,
+    Declaration,
+    DeclaredRead,
+    Touched,
+    declare,
+    directory_problem,
+    overlaps,
+)
 from stepwell.core.glob import Glob, is_glob
 from stepwell.core.node import digest_of
 from stepwell.core.step_sandbox import LimitExceeded
@@ -197,6 +205,29 @@ def test_no_text_is_too_odd_for_a_boundary(
     answer = declare(boundary, portable)
     assert isinstance(answer, Declaration | PathProblem)
     assert overlaps([boundary, boundary]) == (((0, 1),) if writes or removes else ())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        (Boundary(reads=("a",)), Boundary(reads=("a",)), False),
+        (Boundary(writes=("a",)), Boundary(reads=("a",)), True),
+        (Boundary(writes=("a",)), Boundary(reads=(DeclaredRead("a", "absent"),)), True),
+        (Boundary(writes=("out/a",)), Boundary(reads=("out/**",)), True),
+        (Boundary(writes=("out/**",)), Boundary(reads=("out/deep/a",)), True),
+        (Boundary(removes=("a",)), Boundary(reads=("*",)), True),
+        (Boundary(writes=("out/a",)), Boundary(reads=("src/**",), writes=("out/b",)), False),
+        (Boundary(writes=("out/*.o",)), Boundary(reads=("out/*.o",)), True),
+        (Boundary(writes=("a",)), Boundary(writes=("a",)), True),
+        (Boundary(), Boundary(reads=("**",)), False),
+    ],
+    ids=str,
+)
+def test_steps_touch_one_another_where_one_changes_what_the_other_changes_or_reads(
+    one: Boundary, other: Boundary, meet: bool
+) -> None:
+    assert Touched.by(one).meets(Touched.by(other)) is meet
+    assert Touched.by(other).meets(Touched.by(one)) is meet
 
 
 # --- what is declared ---------------------------------------------------------

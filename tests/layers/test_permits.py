@@ -66,3 +66,52 @@ async def test_places_that_meet_wait_and_others_do_not() -> None:
 
     await asyncio.gather(hold("a", "out/**"), hold("b", "out/x"), hold("c", "other"))
     assert order == ["+a", "+c", "-a", "-c", "+b", "-b"]
+
+
+async def test_who_reads_what_another_one_writes_comes_in_the_order_of_the_calls() -> None:
+    places, order = Places(), list[str]()
+
+    async def hold(name: str, reads: tuple[str, ...], writes: tuple[str, ...]) -> None:
+        async with places.hold(Boundary(reads=reads, writes=writes)):
+            order.append(f"+{name}")
+            await asyncio.sleep(0)
+            order.append(f"-{name}")
+
+    await asyncio.gather(
+        hold("early", ("out/x",), ()),
+        hold("writer", ("src/**",), ("out/x",)),
+        hold("late", ("out/*",), ("more",)),
+        hold("reader", ("src/a",), ()),
+        hold("again", ("other",), ("out/x",)),
+    )
+    assert order == [
+        "+early",
+        "+reader",
+        "-early",
+        "-reader",
+        "+writer",
+        "-writer",
+        "+late",
+        "-late",
+        "+again",
+        "-again",
+    ]
+
+
+async def test_who_gives_up_waiting_is_in_nobodys_way() -> None:
+    places, order = Places(), list[str]()
+    first = asyncio.Event()
+
+    async def hold(name: str, until: asyncio.Event | None = None) -> None:
+        async with places.hold(Boundary(writes=("x",))):
+            order.append(name)
+            if until is not None:
+                _ = await until.wait()
+
+    one, two, three = (asyncio.ensure_future(each) for each in (hold("one", first), hold("two"), hold("three")))
+    await asyncio.sleep(0)
+    two.cancel()
+    first.set()
+    await asyncio.gather(one, three)
+    assert order == ["one", "three"]
+    assert two.cancelled()
