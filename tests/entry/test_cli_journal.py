@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import apsw
 import pytest
+
+import stepwell
 
 from .shell import SHOP, Shell
 
@@ -93,7 +96,7 @@ def test_help_names_the_commands_of_a_command(ran: Shell) -> None:
 def test_a_whole_journal_is_verified(ran: Shell) -> None:
     entries = len(ran("journal", "one", "--json").out.splitlines())
     assert ran("journal", "verify", "--json").json == {"runs": 1, "entries": entries}
-    assert ran("journal", "verify", "one").out == f"{entries} entries of 1 runs are as they were written\n"
+    assert ran("journal", "verify", "one").out == f"{entries} entries of 1 run are as they were written\n"
 
 
 def test_what_was_changed_is_named(ran: Shell) -> None:
@@ -118,6 +121,26 @@ def test_what_cannot_be_read_at_all_is_named_and_hinders_only_who_would_write(ra
     said = ran("run", f"{SHOP}:greet", '"Ada"', "--id", "two", "--json")
     assert (said.code, said.error["code"]) == (1, "cannot_open")
     assert "its journal is damaged: " in said.error["error"]
+
+
+def test_a_run_that_is_not_there_is_not_verified(ran: Shell) -> None:
+    said = ran("journal", "verify", "nobody", "--json")
+    assert (said.code, said.error["code"]) == (1, "run_not_found")
+
+
+def test_a_compacted_journal_begins_at_its_checkpoint(ran: Shell) -> None:
+    async def compact() -> int:
+        async with stepwell.open(ran.folder / "stepwell.db") as app:
+            journal = stepwell.get(app.env, stepwell.Journal)
+            _ = (await journal.checkpoint("one", 2, None)).unwrap()
+            return (await journal.compact("one")).unwrap()
+
+    assert asyncio.run(compact()) == 2
+    for words in ((), ("--follow",)):
+        said = ran("journal", "one", *words)
+        assert said.out.split()[0] == "2"
+        assert said.err == "the journal was compacted: it begins at its checkpoint, entry 2\n"
+    assert ran("journal", "one", "--after", "0").code == 1
 
 
 def test_a_run_named_like_a_command_is_meant_after_two_hyphens(shell: Shell) -> None:
@@ -185,6 +208,23 @@ def test_heads_agree_with_the_journal_until_somebody_removes_one(cached: Shell) 
     assert (rebuilt["runs"], rebuilt["admitted"], rebuilt["heads"]) == (2, 1, 1)
     assert cached("cache", "verify", "--json").json == whole
     assert cached("cache", "rebuild").code == 0
+
+
+def test_a_damaged_row_is_named(cached: Shell) -> None:
+    database(cached.folder).execute("update recorded set result = cast('43' as blob)")
+    said = cached("cache", "verify", "--json")
+    assert said.code == 1
+    assert [each["reason"] for each in said.json["keys"]] == ["damaged"]
+    assert "never served" in cached("cache", "verify").err
+
+
+def test_what_is_no_key_or_was_never_seen_is_told(cached: Shell) -> None:
+    said = cached("cache", "explain", "double 21")
+    assert said.code == 2
+    assert "a cache key is 1 to 256 letters" in said.err
+    assert cached("cache", "explain", "nokey").err == (
+        "no row was ever recorded under this key, as far as the journal tells\n"
+    )
 
 
 def test_a_damaged_artifact_is_named(cached: Shell) -> None:

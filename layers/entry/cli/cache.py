@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ....core.cache_entry import check_key
 from ....core.journal import Compacted
 from ....core.outcome import Failure
 from ....core.step_cache import RecordedRef
@@ -81,7 +82,8 @@ def verify(context: click.Context, settings: Settings, artifacts: str | None) ->
         "extra": found.extra,
         "different": found.different,
     }
-    differing = [each for each in found.keys if each.difference not in (None, "matching")]
+    differing = [each for each in found.keys if each.difference not in (None, "matching") or each.reason == "damaged"]
+    rotten = any(each.reason == "damaged" for each in found.keys)
     if output.as_json:
         output.json(
             {**counts, "keys": [_explanation_json(each) for each in differing], "damaged_artifacts": list(damaged)}
@@ -94,7 +96,9 @@ def verify(context: click.Context, settings: Settings, artifacts: str | None) ->
     differs = bool(found.missing or found.extra or found.different)
     if differs:
         output.note("`stepwell cache rebuild` makes them agree")
-    if differs or damaged:
+    if rotten:
+        output.note("a damaged row is never served: it goes when it is asked for, and the step is executed again")
+    if differs or rotten or damaged:
         context.exit(FAILED)
 
 
@@ -114,7 +118,14 @@ async def _verify(settings: Settings, folder: str | None) -> tuple[Verification,
 @click.pass_obj
 def explain(settings: Settings, key: str) -> None:
     """Tell what became of a cache key: which row is in force, or why none is, and where the journal says so."""
+    try:
+        _ = check_key(key)
+    except ValueError as error:
+        text = f"{error}; `stepwell journal ID --json` names the keys of a run's steps"
+        raise Problem("usage", text, exit_code=WRONG_USAGE) from None
     found = run_blocking(_explain(settings, key))
+    if found.ref is None and not found.rows:
+        settings.output.note("no row was ever recorded under this key, as far as the journal tells")
     if settings.as_json:
         settings.output.json(_explanation_json(found))
         return

@@ -14,13 +14,15 @@ from ....services.journal import Journal, JournalError
 from ...layer import get
 from .numbers import whole_number
 from .options import Settings, open_existing, run_blocking, shared, value_of
-from .output import Output, instant, plain, shorten
+from .output import Output, instant, plain
 from .problem import WRONG_USAGE, Problem, problem_of
 from .words_first import WithOwn
 
 __all__ = ["compacted", "journal"]
 
 SHOWN: Final = 1_000
+LONGEST: Final = 400
+"""Characters of a payload in a line for people; --json has it whole."""
 
 RUN_ENDED: Final = frozenset({"stepwell.run-completed", "stepwell.run-failed", "stepwell.run-cancelled"})
 
@@ -41,6 +43,7 @@ def journal_of(
     """Show the journal of a run: what happened in it, in order.
 
     An entry holds facts and digests, never results; `stepwell show` has these. With --json it is one object to a line.
+    A journal that was compacted begins at its checkpoint.
     """
     if follow and limit is not None:
         raise Problem("usage", "--limit does not go with --follow, which has no end", exit_code=WRONG_USAGE)
@@ -59,6 +62,7 @@ async def _read(
 ) -> tuple[list[Entry], bool]:
     async with open_existing(settings) as app:
         journal = get(app.env, Journal)
+        after = await _begin(journal, settings.output, run_id, after)
         entries: list[Entry] = []
         while True:
             read = await journal.entries(
@@ -79,8 +83,10 @@ async def _read(
 
 async def _follow(settings: Settings, run_id: str, after: int | None, types: tuple[str, ...]) -> None:
     async with open_existing(settings) as app:
+        journal = get(app.env, Journal)
+        after = await _begin(journal, settings.output, run_id, after)
         try:
-            async for entry in get(app.env, Journal).follow(run_id, after=after):
+            async for entry in journal.follow(run_id, after=after):
                 if not types or entry.event_type in types:
                     _print(settings.output, entry)
                 if entry.event_type in RUN_ENDED:
@@ -88,6 +94,18 @@ async def _follow(settings: Settings, run_id: str, after: int | None, types: tup
         except JournalError as error:
             failure = error.failure
             raise (compacted(failure) if isinstance(failure, Compacted) else problem_of(failure)) from None
+
+
+async def _begin(journal: Journal, output: Output, run_id: str, after: int | None) -> int | None:
+    """Where to begin: where nothing was asked for, at what is left of a journal that was compacted."""
+    if after is not None:
+        return after
+    read = await journal.entries(run_id, limit=1)
+    failure = read.failure() if isinstance(read, Failure) else None
+    if not isinstance(failure, Compacted):
+        return None
+    output.note(f"the journal was compacted: it begins at its checkpoint, entry {failure.floor}")
+    return failure.floor - 1
 
 
 def compacted(failure: Compacted) -> Problem:
@@ -99,7 +117,9 @@ def _print(output: Output, entry: Entry) -> None:
     if output.as_json:
         output.json(_entry_json(entry))
         return
-    payload = shorten(json.dumps(entry.payload, ensure_ascii=False, separators=(",", ":")))
+    payload = json.dumps(entry.payload, ensure_ascii=False, separators=(",", ":"))
+    if len(payload) > LONGEST:
+        payload = f"{payload[: LONGEST - 1]}…"
     output.text(plain(f"{entry.seq:>6}  {instant(entry.at_ms)}  {entry.event_type}  {payload}"))
 
 
@@ -129,15 +149,19 @@ def verify(settings: Settings, run_id: str | None) -> None:
     if settings.as_json:
         settings.output.json({"runs": verified.runs, "entries": verified.entries})
     else:
-        settings.output.text(f"{verified.entries} entries of {verified.runs} runs are as they were written")
+        runs = "1 run" if verified.runs == 1 else f"{verified.runs} runs"
+        settings.output.text(f"{verified.entries} entries of {runs} are as they were written")
 
 
 async def _verify(settings: Settings, run_id: str | None) -> Verified:
     async with open_existing(settings) as app:
-        verified = await get(app.env, Journal).verify(run_id)
+        journal = get(app.env, Journal)
+        verified = await journal.verify(run_id)
         if isinstance(verified, Failure):
             failure = verified.failure()
             raise _tampered(failure) if isinstance(failure, Tampered) else problem_of(failure)
+        if run_id is not None and run_id not in value_of(await journal.runs()):
+            raise problem_of(RunNotFound(run_id))
         return verified.unwrap()
 
 
