@@ -16,8 +16,7 @@ A `Proof` grows entry by entry, in any order, and tells of each key what it tell
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import starmap
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, final
 
 from msgspec import Struct
@@ -104,10 +103,17 @@ class Proof:
             return None
         return RecordedRef(*row)
 
-    def candidates(self) -> Iterator[RecordedRef]:
-        if self._gaps or self._more:
-            return filter(None, map(self.candidate, self._in_force))
-        return starmap(RecordedRef, self._in_force.values())
+    def candidates(self, live: Mapping[str, RecordedRef]) -> Iterator[RecordedRef]:
+        """Those of all keys. Where the head of a key, as `live` has it, is the same row, it is that very object."""
+        doubtful = bool(self._gaps or self._more)
+        for key, row in self._in_force.items():
+            if doubtful and self.candidate(key) is None:
+                continue
+            head = live.get(key)
+            if head is not None and head.recorded_event_seq == row[2] and head.recorded_run_id == row[1]:
+                yield head
+            else:
+                yield RecordedRef(*row)
 
     def explain(self, key_digest: str, live: RecordedRef | None, *, recorded: bool) -> Explanation:
         """What is to be said of a key whose head is `live`; `recorded` tells whether its candidate is."""

@@ -8,7 +8,8 @@ a head that was seen has its admission among what is read after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Final, final
 
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from ..services.journal_rows import CacheRows, JournalRows
 from ..services.ledger import Ledger
 from ..services.step_cache import StepCache
 from .cache_reading import CacheReading, plain_verdict
+from .collector import rarely_collected
 from .layer import Layer, provides
 from .stopped import Stopped, value_of
 
@@ -54,40 +56,21 @@ class LedgerCacheFold:
 
     async def rebuild(self) -> Outcome[Rebuilt, Compacted | Unavailable]:
         try:
-            reading = self._reading()
-            changes = value_of(await reading.rows.cache_changes())
-            await reading.read()
-            refusals = 0
-            while differing := reading.differing():
-                chunk = differing[: self._at_once]
-                writes = tuple(SetHead(key, reading.due.get(key)) for key in chunk)
-                verdict = await self._ledger.commit(Batch((CacheAt(changes),), writes))
-                if isinstance(verdict, Success):
-                    reading.settled.update(chunk)
-                    changes += len(chunk)
-                elif isinstance(failure := verdict.failure(), Fenced):
-                    refusals += 1
-                    if refusals > ROUNDS:
-                        return Failure(BUSY)
-                    changes = value_of(await reading.rows.cache_changes())
-                    await reading.read_again(differing)
-                    changes += await self._evict_unproven(reading)
-                else:
-                    raise Stopped(failure if isinstance(failure, Unavailable) else Unavailable(str(failure), "no"))
-            return Success(await _rebuilt(reading))
+            with self._reading() as reading:
+                return await self._rebuild(reading)
         except Stopped as stopped:
             return Failure(stopped.failure)
 
     async def verify(self) -> Outcome[Verification, Unavailable]:
         try:
-            reading = self._reading()
-            differing: list[str] | None = None
-            for _ in range(ROUNDS):
-                changes = value_of(await reading.rows.cache_changes())
-                await (reading.read() if differing is None else reading.read_again(differing))
-                differing = reading.differing()
-                if not differing or value_of(await reading.rows.cache_changes()) == changes:
-                    return Success(await _compared(reading))
+            with self._reading() as reading:
+                differing: list[str] | None = None
+                for _ in range(ROUNDS):
+                    changes = value_of(await reading.rows.cache_changes())
+                    await (reading.read() if differing is None else reading.read_again(differing))
+                    differing = reading.differing()
+                    if not differing or value_of(await reading.rows.cache_changes()) == changes:
+                        return Success(await _compared(reading))
         except Stopped as stopped:
             return Failure(stopped.failure)
         return Failure(BUSY)
@@ -95,19 +78,43 @@ class LedgerCacheFold:
     async def explain(self, key_digest: str) -> Outcome[Explanation, Unavailable]:
         key = check_key(key_digest)
         try:
-            reading = self._reading()
-            await reading.read_of(key)
-            return Success(reading.explain(key))
+            with self._reading() as reading:
+                await reading.read_of(key)
+                return Success(reading.explain(key))
         except Stopped as stopped:
             return Failure(stopped.failure)
 
     # --- parts ----------------------------------------------------------------
 
-    def _reading(self) -> CacheReading:
+    @contextmanager
+    def _reading(self) -> Generator[CacheReading]:
         ledger = self._ledger
-        if isinstance(ledger, CacheRows) and isinstance(ledger, JournalRows):
-            return CacheReading(ledger, ledger)
-        raise Stopped(KEEPS_NONE)
+        if not (isinstance(ledger, CacheRows) and isinstance(ledger, JournalRows)):
+            raise Stopped(KEEPS_NONE)
+        with rarely_collected():
+            yield CacheReading(ledger, ledger)
+
+    async def _rebuild(self, reading: CacheReading) -> Outcome[Rebuilt, Unavailable]:
+        changes = value_of(await reading.rows.cache_changes())
+        await reading.read()
+        refusals = 0
+        while differing := reading.differing():
+            chunk = differing[: self._at_once]
+            writes = tuple(SetHead(key, reading.due.get(key)) for key in chunk)
+            verdict = await self._ledger.commit(Batch((CacheAt(changes),), writes))
+            if isinstance(verdict, Success):
+                reading.settled.update(chunk)
+                changes += len(chunk)
+            elif isinstance(failure := verdict.failure(), Fenced):
+                refusals += 1
+                if refusals > ROUNDS:
+                    return Failure(BUSY)
+                changes = value_of(await reading.rows.cache_changes())
+                await reading.read_again(differing)
+                changes += await self._evict_unproven(reading)
+            else:
+                raise Stopped(failure if isinstance(failure, Unavailable) else Unavailable(str(failure), "no"))
+        return Success(await _rebuilt(reading))
 
     async def _evict_unproven(self, reading: CacheReading) -> int:
         """Take out of force what no journal proves, each by its own row: whatever others do, that one is not proven.
@@ -134,7 +141,7 @@ async def _rebuilt(reading: CacheReading) -> Rebuilt:
         reading.rewound,
         len(found.admitted),
         len(found.retired),
-        sum(explained.verdict == "restored" for explained in keys),
+        len(reading.due),
         keys,
     )
 

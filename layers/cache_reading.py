@@ -56,8 +56,11 @@ class CacheReading:
         _ = await self._read_journals()
         self.live = await heads_of(self.rows)
         await self._find_due(None)
-        self._suspects = {key for key, head in self.live.items() if self.due.get(key) is not head}
-        self._suspects.update(key for key in self.due if key not in self.live)
+        due, live = self.due, self.live
+        suspects = {key for key, head in live.items() if due.get(key) is not head}
+        if len(live) - len(suspects) < len(due):  # more than those that match
+            suspects.update(due.keys() - live.keys())
+        self._suspects = suspects
 
     async def read_of(self, key: str) -> None:
         """Read what is said of one key, its head first; the entries have to be read for it all the same."""
@@ -90,9 +93,12 @@ class CacheReading:
         """One for each key that has a head, or of which anything was found, in ascending order."""
         keys = [*self.live, *sorted(self.proof.keys() - self.live.keys())]
         keys.sort()  # of two sorted parts, which is soon done
-        explained: list[Explanation] = []
+        due, explained = self.due, list[Explanation]()
         for at in range(0, len(keys), SLICE):
-            explained += map(self.explain, keys[at : at + SLICE])
+            explained += [
+                self.explain(key) if (ref := due.get(key)) is None else Explanation(key, "restored", ref)
+                for key in keys[at : at + SLICE]
+            ]
             await asyncio.sleep(0)
         return explained
 
@@ -172,17 +178,14 @@ class CacheReading:
         """Which rows should be in force, of these keys or of all: those that are proven, and recorded."""
         if keys is None:
             self.due = {}
-            candidates: Iterable[RecordedRef] = self.proof.candidates()
+            candidates: Iterable[RecordedRef] = self.proof.candidates(self.live)
         else:
             candidates = [ref for key in keys if (ref := self.proof.candidate(key)) is not None]
             for key in keys:
                 _ = self.due.pop(key, None)
-        async for recorded in _recorded(self.rows, candidates):
-            for ref in recorded:
-                head = self.live.get(ref.key_digest)
-                if head is None or head != ref:
-                    head = ref
-                self.due[ref.key_digest] = head  # of two that are equal one object is kept
+        async for some, recorded in _recorded(self.rows, candidates):
+            there = some if len(recorded) == len(some) else [ref for ref in some if ref in recorded]
+            self.due.update([(ref.key_digest, ref) for ref in there])
 
 
 async def heads_of(rows: CacheRows) -> dict[str, RecordedRef]:
@@ -218,15 +221,18 @@ async def has_gap(journals: JournalRows, journal: JournalRow) -> bool:
 async def recorded_among(rows: CacheRows, refs: Iterable[RecordedRef]) -> set[RecordedRef]:
     """Those of the refs that have a row, damaged or not."""
     recorded: set[RecordedRef] = set()
-    async for some in _recorded(rows, refs):
+    async for _, some in _recorded(rows, refs):
         recorded |= some
     return recorded
 
 
-async def _recorded(rows: CacheRows, refs: Iterable[RecordedRef]) -> AsyncIterator[frozenset[RecordedRef]]:
+async def _recorded(
+    rows: CacheRows, refs: Iterable[RecordedRef]
+) -> AsyncIterator[tuple[tuple[RecordedRef, ...], frozenset[RecordedRef]]]:
+    """Page by page those that are asked for, which are different ones, and those of them that have a row."""
     rest = iter(refs)
     while some := tuple(islice(rest, PAGE)):
-        yield value_of(await rows.are_recorded(some))
+        yield some, value_of(await rows.are_recorded(some))
 
 
 def plain_verdict(verdict: Verdict) -> Outcome[Committed, Unavailable]:

@@ -115,7 +115,19 @@ def test_a_reason_of_any_kind_retires(reason: object) -> None:
 def test_candidates_are_those_of_the_fold(said: list[tuple[str, RecordedRef, str]]) -> None:
     entries = entries_of(said)
     proof = proof_of(entries)
-    assert tuple(sorted(proof.candidates(), key=lambda ref: ref.key_digest)) == candidates(folded(entries))
+    assert tuple(sorted(proof.candidates({}), key=lambda ref: ref.key_digest)) == candidates(folded(entries))
+
+
+@given(SAID, st.lists(st.tuples(RUNS, st.integers(0, 30)), max_size=1), st.lists(REFS, max_size=4))
+def test_a_candidate_that_is_the_head_is_that_very_object(
+    said: list[tuple[str, RecordedRef, str]], ends: list[tuple[str, int]], heads: list[RecordedRef]
+) -> None:
+    proof = proof_of(entries_of(said), [Gap(run, end) for run, end in ends])
+    live = {ref.key_digest: ref for ref in heads}
+    found = list(proof.candidates(live))
+    assert found == list(proof.candidates({}))
+    assert found == [ref for ref in map(proof.candidate, dict.fromkeys(ref.key_digest for ref in found)) if ref]
+    assert all((live.get(ref.key_digest) == ref) == (live.get(ref.key_digest) is ref) for ref in found)
 
 
 @given(st.data(), SAID, st.lists(st.tuples(RUNS, st.integers(0, 30)), max_size=2))
@@ -172,7 +184,7 @@ def test_a_row_that_is_proven_in_spite_of_a_gap_is_what_it_is_without_one(
     entries = entries_of(history)
     run, end = data.draw(RUNS), data.draw(st.integers(0, len(entries)))
     left = [entry for entry in entries if entry.run_id != run or entry.no >= end]
-    with_gap = set(proof_of(left, [Gap(run, end)]).candidates())
+    with_gap = set(proof_of(left, [Gap(run, end)]).candidates({}))
     in_force = {RecordedRef(*row) for row in folded(entries).in_force()}
     assert with_gap <= in_force
 
@@ -180,7 +192,7 @@ def test_a_row_that_is_proven_in_spite_of_a_gap_is_what_it_is_without_one(
 @given(SAID, RUNS)
 def test_a_gap_whose_end_is_not_known_proves_nothing(said: list[tuple[str, RecordedRef, str]], run: str) -> None:
     proof = proof_of(entries_of(said), [Gap(run, None)])
-    assert list(proof.candidates()) == []
+    assert list(proof.candidates({})) == []
     assert not {each.verdict for each in all_explained(proof)} & {"restored", "ledger_missing", "ambiguous"}
 
 
