@@ -22,11 +22,12 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache, partial, partialmethod
 from typing import Final, Protocol, TypeAlias, TypeGuard
 
-from .code_facts import Form, NoForm, atom, in_order
+from .code_facts import Form, NoForm, atom
 from .code_home import class_name, is_standard
 from .code_refusals import Unknown, refuse_dynamic
 from .kind import acts_as_dict, is_class, is_dict, is_frozenset, is_list, is_set, is_tuple
 from .object_state import attribute, has_visible_state, state_of
+from .set_order import in_set_order
 
 __all__ = ["Reach", "type_form", "value_form"]
 
@@ -123,7 +124,7 @@ def _items(value: object, label: str, reach: Reach) -> Form:
     if is_tuple(value):
         return ["tuple", *(value_form(item, with_label, reach) for item in value)]
     if is_set(value) or is_frozenset(value):
-        return [type(value).__name__, *in_order(value_form(item, with_label, reach) for item in list(value))]
+        return [type(value).__name__, *(value_form(item, with_label, reach) for item in in_set_order(list(value)))]
     raise _refuse(value, label)
 
 

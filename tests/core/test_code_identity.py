@@ -251,6 +251,36 @@ def test_every_process_finds_the_same_identity(program: Program) -> None:
         assert printed.stdout.strip() == here.digest
 
 
+SETS = """
+import enum
+from dataclasses import dataclass
+class E(enum.Enum): A = 1
+class A:
+    def m(self): return 1
+class B:
+    def m(self): return 2
+class C:
+    def m(self): return 3
+def f(): return 1
+def g(): return 2
+@dataclass(frozen=True)
+class D:
+    kind: object
+CLASSES, FUNCTIONS = {A, B, C, D}, frozenset({f, g})
+OTHERS = {(E.A, C), (E.A, B), (1, f), D(A), D(g), D(frozenset({B, f}))}
+def step(): return CLASSES, FUNCTIONS, OTHERS
+"""
+
+
+def test_every_process_finds_the_same_identity_of_what_is_hashed_by_where_it_lies(program: Program) -> None:
+    here = identity(step_of(program.load(SETS)))
+    script = IN_A_PROCESS.format(folder=str(program.folder), package=PACKAGE)
+    for pad in (1, 1_000, 50_000):  # so that things lie elsewhere
+        command = [sys.executable, "-c", f"pad = [type('P', (), {{}}) for _ in range({pad} % 977)]\n{script}"]
+        printed = subprocess.run(command, env={}, check=True, capture_output=True, text=True)
+        assert printed.stdout.strip() == here.digest
+
+
 # --- whose code ---------------------------------------------------------------------
 
 
