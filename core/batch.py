@@ -393,15 +393,18 @@ def size_bytes(batch: Batch) -> int:
     """How much the batch writes: its documents, patches and values, without the small columns beside them."""
     size = 0
     for write in batch.writes:
-        match write:
+        match write:  # what is written most often first: that a value is of no such class takes a while to find out
+            case WriteStep(row):
+                size += len(row.value or b"")
+            case Append(entries=entries):
+                size += sum([len(entry.payload) for entry in entries])
+                size += sum([len(entry.meta) for entry in entries if entry.meta is not None])
             case PatchStore():
                 size += len(write.patch)
             case WriteReceipt():
                 size += len(write.receipt.value)
             case CreateStore() | WriteBase():
                 size += len(write.document)
-            case WriteStep(row):
-                size += len(row.value or b"")
             case InsertRun(row):
                 size += len(row.arguments) + len(row.outcome or b"")
             case ChangeRun(columns=columns):
@@ -410,9 +413,6 @@ def size_bytes(batch: Batch) -> int:
                 size += sum(len(path) for path in waiter.read_paths) * PATH_SEGMENT_BYTES
             case SendSignal(row):
                 size += len(row.value)
-            case Append(entries=entries):
-                size += sum([len(entry.payload) for entry in entries])
-                size += sum([len(entry.meta) for entry in entries if entry.meta is not None])
             case WriteCheckpoint(state=state):
                 size += len(state)
             case CompactJournal() | RewindJournal():

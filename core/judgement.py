@@ -116,16 +116,16 @@ def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
     refusal: Conflict | StoreNotFound | None = None
     source: SourceFree | None = None
     for expected in batch.expects:
-        match expected:
+        match expected:  # what is expected most often first, as in `size_bytes`
+            case RunFence(run_id, fence):
+                if tips.fence(run_id) != fence:
+                    return Failure(Fenced(run_id))
             case StoreAt() | StoreAbsent():
                 refusal = refusal or _judge_store(tips.tip(expected.key), expected)
             case NoReceipt():
                 found = tips.receipt(expected.key, expected.step)
                 if found is not None and applied is None:
                     applied = _judge_receipt(found, expected)
-            case RunFence(run_id, fence):
-                if tips.fence(run_id) != fence:
-                    return Failure(Fenced(run_id))
             case NoRun(run_id):
                 if tips.fence(run_id) is not None:
                     return Failure(Fenced(run_id))
@@ -187,7 +187,11 @@ def check_writes(batch: Batch, tips: Tips) -> None:
     new_runs: set[str] = set()
     checkpoints: set[tuple[str, int]] = set()
     for write in batch.writes:
-        match write:
+        match write:  # what is written most often first, as in `size_bytes`
+            case WriteStep(row):
+                _check_run(row.run_id, new_runs, tips)
+            case Append():
+                pass
             case PatchStore() | CreateStore() | DeleteStore():
                 key, revision = write.key, write.revision
                 tip = after[key] if after and key in after else tips.tip(key)
@@ -204,8 +208,6 @@ def check_writes(batch: Batch, tips: Tips) -> None:
                 if row.id in new_runs or tips.fence(row.id) is not None:
                     raise ValueError(f"there is a run {row.id!r} already")
                 new_runs.add(row.id)
-            case WriteStep(row):
-                _check_run(row.run_id, new_runs, tips)
             case SendSignal(row):
                 _check_run(row.run_id, new_runs, tips)
             case ChangeRun(run_id) | ReadSignal(run_id):
@@ -230,7 +232,7 @@ def check_writes(batch: Batch, tips: Tips) -> None:
             case RewindJournal(run_id, to_seq):
                 if (floor := tips.journal(run_id)[1]) is not None and to_seq < floor:
                     raise ValueError(f"the journal of {run_id!r} begins at {floor} and cannot be rewound to {to_seq}")
-            case Append() | ForgetJournal():
+            case ForgetJournal():
                 pass
             case RecordRow() | EvictHead() | SetHead():
                 pass

@@ -199,14 +199,16 @@ class _Writer:
         seqs: list[int] = []
         told = Told([], [], [])
         for write in batch.writes:
-            match write:
+            match write:  # what is written most often first, as in `size_bytes`
+                case WriteStep():
+                    self._add_step(write.row)
+                case Append():
+                    self._rows.journals.write(write, told)
                 case PatchStore() | CreateStore() | DeleteStore():
                     seqs.append(self._change_store(number, write))
                     revision = write.revision
                 case WriteReceipt():
                     self._add_receipt(write.receipt)
-                case WriteStep():
-                    self._add_step(write.row)
                 case ChangeRun(run_id, columns):
                     self._change_run(run_id, columns)
                 case WriteBase(seq, document):
@@ -227,7 +229,7 @@ class _Writer:
                     self._remove(write)
                 case TrimRun() | ForgetRun() | SweepSignals():
                     self._spend(write)
-                case Append() | WriteCheckpoint() | CompactJournal() | RewindJournal() | ForgetJournal():
+                case WriteCheckpoint() | CompactJournal() | RewindJournal() | ForgetJournal():
                     self._rows.journals.write(write, told)
                 case RecordRow() | EvictHead() | SetHead():
                     self._rows.journals.write(write, told)

@@ -74,12 +74,14 @@ class Asked:
         asked = cls()
         for batch in batches:
             for expected in batch.expects:
-                match expected:
+                match expected:  # what is expected, and written, most often first, as in `size_bytes`
+                    case RunFence():
+                        asked.runs.add(expected.run_id)
                     case StoreAt() | StoreAbsent():
                         asked.stores.add(expected.key)
                     case NoReceipt():
                         asked.receipts.add((expected.key, expected.step))
-                    case RunFence() | NoRun() | RunOpen():
+                    case NoRun() | RunOpen():
                         asked.runs.add(expected.run_id)
                     case WaiterAt():
                         asked.waiters.add((expected.key, expected.step))
@@ -87,6 +89,12 @@ class Asked:
                         pass
             for write in batch.writes:
                 match write:
+                    case WriteStep(row):
+                        asked.runs.add(row.run_id)
+                        if row.pin is not None:
+                            asked.stores.add(row.pin.key)
+                    case Append():
+                        pass
                     case PatchStore() | CreateStore():
                         asked.stores.add(write.key)
                         if write.form is not None:
@@ -95,10 +103,6 @@ class Asked:
                         asked.stores.add(write.key)
                     case WriteReceipt():
                         asked.receipts.add((write.receipt.key, write.receipt.step))
-                    case WriteStep(row):
-                        asked.runs.add(row.run_id)
-                        if row.pin is not None:
-                            asked.stores.add(row.pin.key)
                     case InsertRun(row):
                         asked.runs.add(row.id)
                     case SendSignal(row):
@@ -111,7 +115,7 @@ class Asked:
                         asked.stores.add(write.key)
                     case WriteBase() | RenewLeases() | SweepSignals():
                         pass
-                    case Append() | WriteCheckpoint() | CompactJournal() | RewindJournal() | ForgetJournal():
+                    case WriteCheckpoint() | CompactJournal() | RewindJournal() | ForgetJournal():
                         pass
                     case RecordRow() | EvictHead() | SetHead():
                         pass
