@@ -128,7 +128,10 @@ def result_of(result: object, meta: Mapping[str, object]) -> bytes:
     exact = meta.get("exact")
     if isinstance(exact, str):
         return exact.encode()
-    return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+    return _encode(result).encode()
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _exact(result: bytes) -> str | None:
