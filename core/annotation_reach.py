@@ -26,8 +26,12 @@ def classes_in(annotation: object, names: dict[str, object]) -> list[type[object
         return []
     if is_class(annotation) and not typing.get_args(annotation):
         return [annotation]
-    if isinstance(annotation, str) and not any(_named(dotted, names) for dotted in _dotted_in(annotation)):
-        return []  # builtins only, as most are
+    if isinstance(annotation, str):
+        named = [each for dotted in _dotted_in(annotation) if (each := _named(dotted, names)) is not None]
+        if classes := _plain_classes(named):
+            return classes
+        if not named:
+            return []  # builtins only, as most are
     found: dict[type[object], None] = {}
     waiting, seen = [annotation], dict[int, object]()  # what is seen is held, so that no other thing has its id
     while waiting:
@@ -38,6 +42,12 @@ def classes_in(annotation: object, names: dict[str, object]) -> list[type[object
             seen[id(part)] = part
             waiting += reversed(_parts(part, names))
     return list(found)
+
+
+def _plain_classes(named: list[object]) -> list[type[object]]:
+    """The classes, each once, if all of these are such and have no arguments; otherwise none."""
+    classes = [each for each in named if is_class(each) and not typing.get_args(each)]
+    return list(dict.fromkeys(classes)) if len(classes) == len(named) else []
 
 
 def _parts(annotation: object, names: dict[str, object]) -> list[object]:

@@ -71,9 +71,12 @@ _KNOWN: Final[dict[int, tuple[weakref.ref[CodeType], CodeFacts]]] = {}
 # --- forms ------------------------------------------------------------------------
 
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def digest_of_form(form: Form) -> str:
     """The digest of a form. Text that is not valid Unicode has one too, and that of no other text."""
-    text = json.dumps(form, ensure_ascii=False, separators=(",", ":"))
+    text = _encode(form)
     return digest_of(text.encode("utf-8", "surrogatepass"))
 
 
