@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast, final, overload
 
 from ..core.codec import Codec, codec_of, elements, result_codec, unwrapped
@@ -321,7 +322,9 @@ def _bound(body: Callable[..., object], arguments: Arguments, encoded: bytes) ->
 
 def _is_async(fn: Callable[..., object]) -> bool:
     function = unwrapped(fn)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    if inspect.iscoroutinefunction(function):
+        return True
+    return not isinstance(function, FunctionType) and inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _name(fn: Callable[..., object]) -> str:
