@@ -17,9 +17,11 @@ __all__ = [
     "class_name",
     "function_name",
     "home_of",
+    "installed_name",
     "is_at_home",
     "is_class_found",
     "is_found",
+    "is_installed",
     "is_own",
     "is_standard",
     "module_named",
@@ -52,13 +54,28 @@ def is_own(module: str, root: str) -> bool:
     top = module.partition(".")[0]
     if top == _LIBRARY or is_standard(module):
         return False
-    return top == root.partition(".")[0] or not _is_installed(module)
+    return top == root.partition(".")[0] or not is_installed(module)
 
 
-def _is_installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     module = sys.modules.get(name)
     file: object = getattr(module, "__file__", None)
     return isinstance(file, str) and any(place in file.replace("\\", "/") for place in _INSTALLED)
+
+
+def installed_name(value: object) -> str | None:
+    """The name of a callable that is written in C and stands under it in a module of an installed package, as what is
+    called in it stands there for everybody; None of anything else. Its package's version tells what it does.
+    """
+    name: object = getattr(value, "__name__", None)
+    if not isinstance(name, str) or is_python(type(value)):
+        return None
+    for module in (getattr(value, "__module__", None), type(value).__module__):
+        if isinstance(module, str) and is_installed(module):
+            found: object = vars(sys.modules[module]).get(name)
+            if found is value:
+                return f"{module}.{name}"
+    return None
 
 
 def module_named(name: str) -> ModuleType | None:

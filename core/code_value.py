@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache, partial, partialmethod
 from typing import Final, Protocol, TypeAlias, TypeGuard
 
 from .code_facts import Form, NoForm, atom
-from .code_home import class_name, is_standard
+from .code_home import class_name, installed_name, is_installed, is_standard
 from .code_refusals import Unknown, refuse_dynamic
 from .kind import acts_as_dict, is_class, is_dict, is_frozenset, is_list, is_set, is_tuple
 from .object_state import attribute, has_visible_state, state_of
@@ -91,6 +91,8 @@ def value_form(value: object, label: str, reach: Reach) -> Form:
         return type_form(value, label, reach)
     if isinstance(value, types.BuiltinFunctionType):  # of a subclass that has no name
         return _builtin(value, label, reach)
+    if callable(value) and (name := installed_name(value)) is not None:
+        return ["builtin", name]
     return _object(value, label, reach)
 
 
@@ -224,7 +226,9 @@ def _builtin(value: object, label: str, reach: Reach) -> Form:
     if owner is None or isinstance(owner, types.ModuleType):
         module = value.__module__ or builtins.__name__
         if not is_standard(module):
-            raise _refuse(value, label)
+            if (name := installed_name(value) or _of_module(value, owner)) is None:
+                raise _refuse(value, label)
+            return ["builtin", name]
         refuse_dynamic(f"{module}.{value.__qualname__}")
         return ["builtin", f"{module}.{value.__qualname__}"]
     if is_class(owner) and is_standard(owner.__module__):
@@ -232,6 +236,13 @@ def _builtin(value: object, label: str, reach: Reach) -> Form:
     if type(owner) in _FIXED:
         return ["builtin", class_name(type(owner)), value.__name__, value_form(owner, label, reach)]
     raise _refuse(value, label)
+
+
+def _of_module(value: types.BuiltinFunctionType, owner: object) -> str | None:
+    """The name of a function that a module of an installed package has made, whatever it is called from there."""
+    if isinstance(owner, types.ModuleType) and is_installed(owner.__name__):
+        return f"{owner.__name__}.{value.__name__}"
+    return None
 
 
 _FIXED: Final = frozenset({str, bytes, int, float, tuple, frozenset, re.Pattern})

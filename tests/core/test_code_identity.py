@@ -373,3 +373,16 @@ def test_plain_callables_have_an_identity(fn: Callable[..., object]) -> None:
 def test_plain_callables_differ() -> None:
     fns: list[object] = [len, max, str.upper, str.lower, bytes.upper, "x".join, "y".join, int, float, double, lambda: 1]
     assert len({identity(fn).digest for fn in fns}) == len(fns)
+
+
+@pytest.mark.parametrize("called", ["msgspec.json.encode(1)", "msgspec.json.decode(b'1')", "pydantic_core.to_json(1)"])
+def test_a_function_of_an_installed_package_that_is_written_in_c_counts_by_its_name(
+    called: str, program: Program
+) -> None:
+    found = [
+        identify(program.load(f"import msgspec.json, pydantic_core\ndef step(): return {text}").step)
+        for text in (called, called, "msgspec.json.Encoder")
+    ]
+    assert all(isinstance(each, CodeIdentity) for each in found)
+    digests = [each.digest for each in found if isinstance(each, CodeIdentity)]
+    assert digests[0] == digests[1] != digests[2]
