@@ -12,7 +12,7 @@ Somebody who changes its files meanwhile sends it back to the beginning, a bound
 
 from __future__ import annotations
 
-from typing import Final, cast, final
+from typing import Final, TypeAlias, cast, final
 
 from ...core.outcome import Failure
 from ...core.owed import Owed, reads_digest
@@ -32,6 +32,9 @@ __all__ = ["REBASES", "Dispatch"]
 REBASES: Final = 3
 """How often a step begins anew because somebody else changed its files meanwhile."""
 
+
+_Found: TypeAlias = tuple[Served, str] | Unserved | Moved | Broken | Made
+"""What was found for a step, a row with the digest of its reads; or what came of executing it."""
 
 _CACHE: Final[dict[type, bool]] = {}
 """Which classes of transactions can cache: to look at all of their methods takes a while."""
@@ -91,10 +94,14 @@ class Dispatch:
         """From the measurement to the end, or to somebody else who changed the files."""
         step = self._step
         making = Making(step, transaction)
-        found = None if caching is None or not step.is_near else await self._find_nearby(caching)
-        if not isinstance(found, tuple):
-            work = making.make(None, Unserved()) if caching is None else self._find_or_make(caching, making, found)
-            found = await step.guarded(work)
+        near = None if caching is None or not step.is_near else await self._find_nearby(caching)
+        found: _Found
+        if isinstance(near, tuple):
+            found = near
+        elif caching is None:
+            found = await step.guarded(making.make(None, Unserved()))
+        else:
+            found = await step.guarded(self._find_or_make(caching, making, near))
         match found:
             case (Served() as served, str() as reads):
                 self._permit.give_back()
@@ -142,7 +149,7 @@ class Dispatch:
 
     async def _find_or_make(
         self, transaction: CachingTransaction, making: Making, identified: Identified | None
-    ) -> tuple[Served, str] | Unserved | Moved | Broken | Made:
+    ) -> _Found:
         identified = identified or await self._identify(transaction)
         if identified is None:  # the host cannot be measured; the body is told so by the sandbox, or is executed
             return await making.make(None, Unserved())
