@@ -21,7 +21,7 @@ from stepwell import (
 )
 
 from .cached_world import BOUNDARY, CachedWorld, flow_of
-from .engine_world import success
+from .engine_world import success, until
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,33 @@ class EngineCachedRunsContract:
             assert cached.files.read("out/r") is None
             assert await app.heads() == []
             assert [row.status for row in (await app.app.steps("r")).values()] == ["cancelled"]
+
+    async def test_a_step_without_files_that_waits_for_its_key_can_be_cancelled(self, cached: CachedWorld) -> None:
+        begun, go_on, asked, calls = asyncio.Event(), asyncio.Event(), list[str](), list[str]()
+
+        async def slow(_: Workspace, words: list[str]) -> str:
+            calls.append(words.pop())  # what it was given is its own
+            begun.set()
+            _ = await go_on.wait()
+            return "made"
+
+        @workflow
+        async def flow(run: Run) -> str:
+            asked.append(run.id)
+            return await run.cached_step("slow", slow, ["word"], boundary=Boundary(), version="1")
+
+        async with cached.engine(flow) as app:
+            first = success(await app.app.engine.start(flow, id="first"))
+            _ = await begun.wait()
+            second = success(await app.app.engine.start(flow, id="second"))
+            await until(lambda: len(asked) == 2)
+            _ = success(await second.cancel())
+            assert (await second.result()).failure() == RunCancelled("second")
+            go_on.set()
+            assert success(await first.result()) == "made"
+            assert await app.run(flow, "third") == "made"
+            assert calls == ["word"]
+            assert app.metrics.counts == {"miss": 1, "verified_hit": 1}
 
     async def test_a_step_that_loses_a_race_is_cut_off_and_leaves_nothing(self, cached: CachedWorld) -> None:
         begun = asyncio.Event()

@@ -52,6 +52,7 @@ async def test_another_key_is_held_in_place_of_the_first() -> None:
         _ = await permit.take("b")
         assert len(permits) == 1
         assert not await permits.take("a")
+        assert [permit.may_wait(key) for key in ("a", "b", "c")] == [True, False, False]
     assert len(permits) == 1
 
 
