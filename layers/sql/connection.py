@@ -97,7 +97,7 @@ class Connection:
     def insert_many(self, sql: str, cells: list[Value]) -> None:
         """The same for a statement that ends in the values of one row, with the cells of all rows one after another.
 
-        Many rows take a third less time than so. Where one cannot be written, those before it may have been: the
+        Many rows take a fifth less time than so. Where one cannot be written, those before it may have been: the
         transaction has to be rolled back, as after any error.
         """
         many, columns = _of_many_rows(sql)
