@@ -216,7 +216,7 @@ class EngineCachedRunsContract:
     async def test_a_step_without_files_that_waits_for_its_key_can_be_cancelled(self, cached: CachedWorld) -> None:
         begun, go_on, asked, calls = asyncio.Event(), asyncio.Event(), list[str](), list[str]()
 
-        async def slow(_: Workspace, words: list[str]) -> str:
+        async def slow(workspace: Workspace, words: list[str]) -> str:
             calls.append(words.pop())  # what it was given is its own
             begun.set()
             _ = await go_on.wait()
