@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import stepwell
 from stepwell import App, Boundary, Failure, Journal, Run, Workspace, get, workflow
@@ -103,7 +104,7 @@ async def _round(app: App, paths: list[str], run_id: str) -> Round:
     if isinstance(result, Failure):
         raise RuntimeError(f"the run {run_id} did not count the files: {result.failure()}")
     told = (await get(app.env, Journal).entries(run_id, event_types=[EVENT_TYPE])).unwrap()
-    actions = [entry.payload["action"] for entry in told.entries if isinstance(entry.payload, dict)]
+    actions = [cast("Mapping[str, object]", entry.payload)["action"] for entry in told.entries]
     return Round(actions.count("recorded"), actions.count("hit"))
 
 

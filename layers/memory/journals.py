@@ -200,14 +200,14 @@ class Journals:
 
     def sources(self, run_id: str, after: Source | None, limit: int) -> tuple[SourceRow, ...]:
         journal = self._journals.get(run_id)
-        rows = [] if journal is None else journal.sources.values()
+        rows = () if journal is None else tuple(journal.sources.values())
         place = None if after is None else (after.id, after.seq)
         later = [row for row in rows if place is None or (row.source.id, row.source.seq) > place]
         return tuple(sorted(later, key=lambda row: (row.source.id, row.source.seq))[:limit])
 
     def checkpoints(self, run_id: str) -> tuple[CheckpointRow, ...]:
         journal = self._journals.get(run_id)
-        rows = [] if journal is None else journal.checkpoints.values()
+        rows = () if journal is None else tuple(journal.checkpoints.values())
         return tuple(sorted(rows, key=lambda row: -row.seq))
 
     def rewinds(self, run_id: str) -> tuple[RewindRow, ...]:

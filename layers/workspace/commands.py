@@ -39,7 +39,9 @@ class Commands(Protocol):
 class NoCommands:
     """Refuses every command."""
 
-    policy_digest: Final = digest_of(b"no commands")
+    @property
+    def policy_digest(self) -> str:
+        return _NO_COMMANDS
 
     @asynccontextmanager
     async def run(
@@ -90,6 +92,9 @@ class LazyCommands:
             policy = Policy(self._toolchain, self._network, hidden=self._options.roots)
             self._runner = CommandRunner(bwrap=self._bwrap, policy=policy)
         return self._runner
+
+
+_NO_COMMANDS: Final = digest_of(b"no commands")
 
 
 def _load() -> None:

@@ -54,7 +54,7 @@ def test_followed_it_goes_on_with_a_run_that_waits(shell: Shell) -> None:
     with shell.begin("run", f"{SHOP}:waits", "--id", "late") as running:
         with shell.begin("journal", "late", "--follow", "--json", "--db", "stepwell.db") as following:
             assert following.stdout is not None
-            told = []
+            told: list[str] = []
             for line in following.stdout:
                 told.append(json.loads(line)["event_type"])
                 if told[-1] == "stepwell.run-waiting":
@@ -197,7 +197,14 @@ def test_the_second_run_finds_what_the_first_one_made(cached: Shell) -> None:
 
 
 def test_heads_agree_with_the_journal_until_somebody_removes_one(cached: Shell) -> None:
-    whole = {"matching": 1, "missing": 0, "extra": 0, "different": 0, "keys": [], "damaged_artifacts": []}
+    whole: dict[str, object] = {
+        "matching": 1,
+        "missing": 0,
+        "extra": 0,
+        "different": 0,
+        "keys": [],
+        "damaged_artifacts": [],
+    }
     assert cached("cache", "verify", "--json").json == whole
     database(cached.folder).execute("delete from cache_head")
     said = cached("cache", "verify", "--json")
