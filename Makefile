@@ -33,7 +33,7 @@ check: setup
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy --python-executable $(BIN)/python
-	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	.ci/types $(BIN)
 
 ## make cases   every behaviour case: its id, its host, its result, and those that wait, with the reason
 cases: setup
