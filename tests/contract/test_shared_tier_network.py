@@ -78,8 +78,10 @@ async def test_nobody_listens(clock: ManualClock) -> None:
     with serving() as server:
         pass
     async with tier_of(server, clock) as tier:
-        for asked in (await tier.find(KEY), await tier.publish(entry()), await tier.put(DIGEST, io.BytesIO(b"bytes"))):
-            assert isinstance(down := asked.failure(), Unavailable)
+        found, published = await tier.find(KEY), await tier.publish(entry())
+        put = await tier.put(DIGEST, io.BytesIO(b"bytes"))
+        for down in (found.failure(), published.failure(), put.failure()):
+            assert isinstance(down, Unavailable)
             assert down.applied == "no"
 
 
