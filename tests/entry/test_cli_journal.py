@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from pathlib import Path
 
 import apsw
@@ -51,19 +50,19 @@ def test_followed_it_ends_with_its_run(ran: Shell) -> None:
 
 
 def test_followed_it_goes_on_with_a_run_that_waits(shell: Shell) -> None:
+    told: list[str] = []
     with shell.begin("run", f"{SHOP}:waits", "--id", "late") as running:
+        while shell("journal", "late").code:
+            pass
         with shell.begin("journal", "late", "--follow", "--json", "--db", "stepwell.db") as following:
             assert following.stdout is not None
-            told: list[str] = []
             for line in following.stdout:
                 told.append(json.loads(line)["event_type"])
                 if told[-1] == "stepwell.run-waiting":
-                    running.send_signal(signal.SIGINT)
                     break
-            following.send_signal(signal.SIGINT)
-            _ = following.wait()
-        _ = running.wait()
-    assert told[0] == "stepwell.run-started"
+            following.kill()
+        running.kill()
+    assert (told[0], told[-1]) == ("stepwell.run-started", "stepwell.run-waiting")
 
 
 def test_a_run_that_is_not_there_is_told(ran: Shell) -> None:
