@@ -9,7 +9,6 @@ import click
 
 from ....core.backup import BackupError, Manifest, Restored
 from ....core.outcome import Failure, Outcome
-from ... import backup as backups
 from ...clock import SystemClock
 from ..open import MEMORY
 from .options import Settings, run_blocking, shared
@@ -32,6 +31,8 @@ def backup(settings: Settings, folder: str, artifacts: str | None) -> None:
     Artifacts lie in a folder of their own, by default in .stepwell/artifacts of the workspace: name it, so that they
     are copied too. Everything is checked on the way; a backup that fails leaves nothing behind.
     """
+    from ... import backup as backups  # here: no other command needs what it loads
+
     path = _admit(settings)
     if artifacts is not None and not Path(artifacts).is_dir():
         raise Problem("usage", f"there is no folder {artifacts}", exit_code=WRONG_USAGE)
@@ -55,6 +56,8 @@ def restore(settings: Settings, folder: str, artifacts: str | None, check: bool)
     No run has an owner in it: workers take them up at once, and whoever drove them when the backup was made can write
     nothing there. A database that exists is never written over.
     """
+    from ... import backup as backups  # here: no other command needs what it loads
+
     if check:
         manifest = _value_of(run_blocking(backups.verify(folder)))
         if settings.as_json:
