@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -243,6 +243,8 @@ def test_two_dicts_differ_where_their_entries_are_not_the_same(
 @pytest.mark.parametrize("family", FAMILIES)
 @MANY
 @given(programs=st.lists(steps, min_size=1, max_size=3), chunk=st.integers(1, 5))
+@example(programs=[[(0, 27, 3, 0, "a"), (17, 4, -1, -2, "a")], [(0, 3, 0, 0, "a")]], chunk=1)  # -1 and -2 hash alike
+@example(programs=[[(0, 27, 3, 0, "a"), (17, 4, -1, -2, "a")], [(17, 3, 0, 0, "a")] * 5], chunk=1)
 def test_a_draft_does_with_big_containers_what_the_plain_state_does(
     family: str, programs: list[list[Step]], chunk: int
 ) -> None:
