@@ -13,22 +13,20 @@ from __future__ import annotations
 from typing import Final, final
 
 from ..core.batch import Batch, RunFence, Write
-from ..core.cache_fold import EVENT_TYPE
 from ..core.entry import NewEntry
 from ..core.journal_writes import Append, EvictHead, ForgetJournal, JournalAt
 from ..core.model import Unavailable
 from ..core.outcome import Failure
-from ..core.provenance import CACHE_JOURNAL, Action, Found, Retirement, provenance_entry, read_carried
+from ..core.provenance import CACHE_JOURNAL, Action, Retirement, provenance_entry
 from ..core.retention import CUT_ROWS
 from ..core.step_cache import RecordedRef
 from ..services.journal_rows import CacheRows, JournalRow, JournalRows
 from ..services.ledger import Ledger
 from .cache_reading import has_gap, recorded_among, recorded_by
+from .journals.said import found_in
 from .stopped import Stopped, value_of
 
 __all__ = ["Forgetting"]
-
-PAGE: Final = 1_000
 
 _RETIRING: Final[dict[str, Action]] = {
     "expired": "expired",
@@ -76,16 +74,8 @@ class Forgetting:
 
     async def _said_of_others(self, journals: JournalRows, cache: CacheRows, journal: JournalRow) -> list[NewEntry]:
         """What a journal says of the end of rows that other runs recorded, and that are still there."""
-        run_id, after = journal.run_id, None
-        found = Found.of((), read_carried(journal.carried))
-        while True:
-            page = value_of(await journals.entries(run_id, after=after, event_types=(EVENT_TYPE,), limit=PAGE))
-            for entry in page.entries:
-                found.add(entry)
-            if not page.has_more:
-                break
-            after = page.entries[-1].seq
-        others = {RecordedRef(*row): said for row, said in found.retired.items() if row[1] != run_id}
+        found = value_of(await found_in(journals, journal))
+        others = {RecordedRef(*row): said for row, said in found.retired.items() if row[1] != journal.run_id}
         recorded = await recorded_among(cache, others)
         return [_said_again(ref, said) for ref, said in others.items() if ref in recorded]
 

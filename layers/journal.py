@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, Never, TypeVar, final
+from typing import Final, Never, TypeVar, Unpack, final
 
 from ..core.batch import Fenced
 from ..core.journal import (
-    PAYLOAD_BYTES,
     Appended,
     Checkpoint,
     Compacted,
@@ -25,23 +24,20 @@ from ..core.journal import (
 )
 from ..core.model import Unavailable
 from ..core.outcome import Failure, Outcome
-from ..core.poll import PollPolicy
-from ..core.redaction import Redactor
 from ..services.artifacts import Artifacts
 from ..services.clock import Clock
 from ..services.journal import Journal, JournalError
 from ..services.journal_rows import JournalRows
 from ..services.ledger import Ledger
-from .journals.following import POLL
-from .journals.journal import REDACTION, LedgerJournal, Options
+from .journals.journal import REDACTION, JournalOptions, LedgerJournal, Options
 from .journals.policy import Compaction
-from .journals.reading import PAGE
 from .layer import Layer, provides
 from .recipe import Refused
 
 __all__ = [
     "REDACTION",
     "Compaction",
+    "JournalOptions",
     "LedgerJournal",
     "NoopJournal",
     "layer",
@@ -151,72 +147,37 @@ async def _opened(
 # --- layers -----------------------------------------------------------------
 
 
-def layer(
-    *,
-    page_size: int = PAGE,
-    payload_bytes: int = PAYLOAD_BYTES,
-    redaction: Redactor | None = REDACTION,
-    compaction: Compaction | None = None,
-    poll: PollPolicy = POLL,
-    check: bool = True,
-) -> Layer[Journal, Clock | Ledger]:
+def layer(**options: Unpack[JournalOptions]) -> Layer[Journal, Clock | Ledger]:
     """The journal in the ledger that is given.
 
-    Entries are read `page_size` at a time, and payloads are at most `payload_bytes` of JSON long. `redaction` takes out
-    what is secret; None stores everything verbatim. `compaction` compacts journals by itself. Followers look as often
-    as `poll` says for entries of which the ledger gave no news.
-
     Building fails with `InvalidEvent` for an option that makes no sense, and with `Tampered` where one of the newest
-    entries is not as it was written; without `check` these are not looked at.
+    entries is not as it was written.
     """
-    options = Options(page_size, payload_bytes, redaction, compaction, poll, check)
+    chosen = Options(**options)
 
     @provides
     async def recipe(clock: Clock, ledger: Ledger) -> AsyncIterator[Journal]:
-        async with _opened(clock, ledger, options, None) as journal:
+        async with _opened(clock, ledger, chosen, None) as journal:
             yield journal
 
     return recipe
 
 
-def layer_spilling(
-    *,
-    page_size: int = PAGE,
-    payload_bytes: int = PAYLOAD_BYTES,
-    redaction: Redactor | None = REDACTION,
-    compaction: Compaction | None = None,
-    poll: PollPolicy = POLL,
-    check: bool = True,
-) -> Layer[Journal, Artifacts | Clock | Ledger]:
+def layer_spilling(**options: Unpack[JournalOptions]) -> Layer[Journal, Artifacts | Clock | Ledger]:
     """The same, where a payload that is longer than `payload_bytes` is put into the artifacts, and read from there."""
-    options = Options(page_size, payload_bytes, redaction, compaction, poll, check)
+    chosen = Options(**options)
 
     @provides
     async def recipe(clock: Clock, ledger: Ledger, artifacts: Artifacts) -> AsyncIterator[Journal]:
-        async with _opened(clock, ledger, options, artifacts) as journal:
+        async with _opened(clock, ledger, chosen, artifacts) as journal:
             yield journal
 
     return recipe
 
 
-def layer_test(
-    *,
-    page_size: int = PAGE,
-    payload_bytes: int = PAYLOAD_BYTES,
-    redaction: Redactor | None = REDACTION,
-    compaction: Compaction | None = None,
-    poll: PollPolicy = POLL,
-    check: bool = True,
-) -> Layer[Journal, Clock | Ledger]:
+def layer_test(**options: Unpack[JournalOptions]) -> Layer[Journal, Clock | Ledger]:
     """The same journal: it is as deterministic as the ledger and the clock beneath it."""
-    return layer(
-        page_size=page_size,
-        payload_bytes=payload_bytes,
-        redaction=redaction,
-        compaction=compaction,
-        poll=poll,
-        check=check,
-    )
+    return layer(**options)
 
 
 def layer_noop() -> Layer[Journal, Journal]:

@@ -25,7 +25,8 @@ KIND = "cached"
 class DrivenCachedSteps:
     """Steps that are executed in the sandbox, or brought back from the step cache.
 
-    Of the steps of one run that are under way together, those that may write the same files wait for one another.
+    Of the steps of one run that are under way together, one that may read or write what another may write waits for
+    it, in the order of the calls.
     """
 
     def __init__(self, record: RunRecord, tools: Tools, caching: Caching) -> None:

@@ -31,8 +31,10 @@ from .pause import Pauses
 __all__ = ["Settling"]
 
 SENDS: Final = 5
-SHOWN: Final = 3
 """How often an effect is sent whose dispatcher cannot answer, before the step fails."""
+
+SHOWN: Final = 3
+"""How many of the paths or effects in question a message names."""
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, TypeVar, final
+from typing import Final, TypedDict, TypeVar, final
 
 from ...core.batch import AlreadyApplied, Batch, Expectation, Fenced
 from ...core.entry import NewEntry
@@ -44,7 +44,7 @@ from .reading import PAGE, Reading, check_cursor, check_run
 from .trimming import Trimming
 from .verification import Verification
 
-__all__ = ["REDACTION", "LedgerJournal", "Options"]
+__all__ = ["REDACTION", "JournalOptions", "LedgerJournal", "Options"]
 
 _S = TypeVar("_S")
 
@@ -54,15 +54,30 @@ _RUNS: Final = 1_000
 """How many journals are listed at once."""
 
 
+class JournalOptions(TypedDict, total=False):
+    """What may be told a journal; `Options` has what goes for what is left out.
+
+    Entries are read `page_size` at a time, and payloads are at most `payload_bytes` of JSON long. `redaction` takes out
+    what is secret; None stores everything verbatim. `compaction` compacts journals by itself. Followers look as often
+    as `poll` says for entries of which the ledger gave no news. Without `check` the newest entries are not looked at
+    when the journal is opened.
+    """
+
+    page_size: int
+    payload_bytes: int
+    redaction: Redactor | None
+    compaction: Compaction | None
+    poll: PollPolicy
+    check: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a journal is kept: entries a page, the longest payload in the journal itself, what is taken out before it is
-    stored, when it is compacted by itself, how often followers look for what nobody told them, and whether the newest
-    entries are checked when it is opened."""
+    """How a journal is kept, as `JournalOptions` says."""
 
     page_size: int = PAGE
     payload_bytes: int = PAYLOAD_BYTES
-    redactor: Redactor | None = REDACTION
+    redaction: Redactor | None = REDACTION
     compaction: Compaction | None = None
     poll: PollPolicy = POLL
     check: bool = True
@@ -121,7 +136,7 @@ class LedgerJournal:
     ) -> Outcome[Appended, IdempotencyConflict | Fenced | InvalidEvent | Unavailable]:
         if self._bell.is_closed:
             return Failure(CLOSED)
-        made = new_entry(Event(run_id, event_type, payload, source, meta), self._options.redactor)
+        made = new_entry(Event(run_id, event_type, payload, source, meta), self._options.redaction)
         if isinstance(made, Failure):
             return made
         fence = fence_of(run_id, owner)
@@ -156,7 +171,7 @@ class LedgerJournal:
 
     def appending(self, run_id: str, entries: Iterable[NewEntry]) -> Batch:
         """What is not stepwell's own is redacted here too. Payloads are stored in the entries, however long."""
-        left = tuple(redacted(entry, self._options.redactor) for entry in entries)
+        left = tuple(redacted(entry, self._options.redaction) for entry in entries)
         if self._policy is not None:
             self._policy.noted(run_id, len(left))
         return _batch(run_id, left)

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias, TypeVar, final
 import msgspec
 
 from ...core.batch import Batch, Expectation, Fenced, RunFence
-from ...core.cache_fold import EVENT_TYPE
 from ...core.damage import Damaged
 from ...core.event import encode_json
 from ...core.journal import Checkpoint, Compacted, InvalidCheckpoint, Owner
@@ -21,11 +20,12 @@ from ...core.journal_chain import entries_between
 from ...core.journal_writes import CacheAt, CompactJournal, JournalAt, RewindJournal, WriteCheckpoint
 from ...core.model import Unavailable
 from ...core.outcome import Failure, Outcome, Success
-from ...core.provenance import Found, read_carried, write_carried
+from ...core.provenance import read_carried, write_carried
 from ...services.journal_rows import CacheRows, CheckpointRow, JournalRow, JournalRows
 from ...services.ledger import Ledger
 from .fences import check_owner
 from .following import Followers
+from .said import found_in
 
 __all__ = ["STATE_BYTES", "Trimming", "read_checkpoint"]
 
@@ -280,22 +280,10 @@ class Trimming:
 
     async def _carried(self, journal: JournalRow, after: int, below: int | None) -> Outcome[bytes, Unavailable]:
         """What the entries between say of the step cache, with what was carried before."""
-        before = read_carried(journal.carried)
-        if not journal.sealed or (before is None and journal.carried is not None):
+        if not journal.sealed or (journal.carried is not None and read_carried(journal.carried) is None):
             return Failure(Damaged(f"decode_failed: the journal of {journal.run_id!r} is not as it was written", "no"))
-        found = Found.of((), before)
-        while True:
-            read = await self._rows.entries(journal.run_id, after=after, event_types=(EVENT_TYPE,), limit=PAGE)
-            if isinstance(read, Failure):
-                return read
-            page = read.unwrap()
-            for entry in page.entries:
-                if below is not None and entry.seq >= below:
-                    break
-                found.add(entry)
-            if not page.has_more or (below is not None and page.entries[-1].seq >= below):
-                return Success(write_carried(found.carried()))
-            after = page.entries[-1].seq
+        found = await found_in(self._rows, journal, after, below)
+        return found if isinstance(found, Failure) else Success(write_carried(found.unwrap().carried()))
 
 
 def read_checkpoint(row: CheckpointRow) -> Outcome[Checkpoint, Unavailable]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,8 @@ from stepwell import Failure, Ledger, ManualClock, Outcome, StoreKey, Success, U
 from stepwell.core.batch import Batch, Committed, InsertRun, Write
 from stepwell.core.cache_fold import EVENT_TYPE
 from stepwell.core.cache_verdict import Rebuilt
-from stepwell.core.entry import EntryRow, NewEntry, RewindRow
-from stepwell.core.journal import Entry, Source
+from stepwell.core.entry import EntryRow, NewEntry
+from stepwell.core.journal import Entry
 from stepwell.core.journal_writes import Append, CompactJournal, RewindJournal, SetHead, WriteCheckpoint
 from stepwell.core.provenance import CACHE_JOURNAL, Action, Found, provenance_entry, read_carried, write_carried
 from stepwell.core.recorded_row import HeadRow, StoredRow
@@ -32,10 +32,10 @@ from stepwell.layers.revisions import LedgerRevisions
 from stepwell.layers.sql.opening import Durability
 from stepwell.layers.step_cache import LedgerStepCache
 from stepwell.services.journal import Journal
-from stepwell.services.journal_rows import CacheRows, CheckpointRow, EntryPage, JournalRow, JournalRows, SourceRow
+from stepwell.services.journal_rows import CacheRows, JournalRow, JournalRows
 from stepwell.services.ledger import PinPage, Prunable, RunWeight, SignalPage, Verdict
 
-from .ledger_double import LedgerDouble
+from .journal_world import JournalDouble
 
 _A = TypeVar("_A")
 _E = TypeVar("_E")
@@ -49,59 +49,29 @@ class Rows(Ledger, CacheRows, JournalRows, Prunable, Protocol):
     """A ledger that keeps journals and a step cache, and from which history can be removed."""
 
 
-class RowsDouble(LedgerDouble):
-    """Hands every call on, also those of a `Prunable`; a test replaces single ones."""
+class RowsDouble(JournalDouble):
+    """Hands on what a ledger tells of the step cache and of history, too; a test replaces single calls."""
 
     def __init__(self, real: Rows) -> None:
         super().__init__(real)
-        self.rows = real
-
-    async def journal(self, run_id: str) -> Outcome[JournalRow | None, Unavailable]:
-        return await self.rows.journal(run_id)
-
-    async def journals(
-        self, *, after: str | None = None, limit: int = 1000
-    ) -> Outcome[tuple[JournalRow, ...], Unavailable]:
-        return await self.rows.journals(after=after, limit=limit)
-
-    async def entries(
-        self, run_id: str, *, after: int | None = None, event_types: Collection[str] | None = None, limit: int = 512
-    ) -> Outcome[EntryPage, Unavailable]:
-        return await self.rows.entries(run_id, after=after, event_types=event_types, limit=limit)
-
-    async def newest(self, limit: int) -> Outcome[tuple[EntryRow, ...], Unavailable]:
-        return await self.rows.newest(limit)
-
-    async def entry_of(self, run_id: str, source: Source) -> Outcome[SourceRow | None, Unavailable]:
-        return await self.rows.entry_of(run_id, source)
-
-    async def sources(
-        self, run_id: str, *, after: Source | None = None, limit: int = 1000
-    ) -> Outcome[tuple[SourceRow, ...], Unavailable]:
-        return await self.rows.sources(run_id, after=after, limit=limit)
-
-    async def checkpoints(self, run_id: str) -> Outcome[tuple[CheckpointRow, ...], Unavailable]:
-        return await self.rows.checkpoints(run_id)
-
-    async def rewinds(self, run_id: str) -> Outcome[tuple[RewindRow, ...], Unavailable]:
-        return await self.rows.rewinds(run_id)
+        self.kept = real
 
     async def cache_changes(self) -> Outcome[int, Unavailable]:
-        return await self.rows.cache_changes()
+        return await self.kept.cache_changes()
 
     async def provenance(self, *, after: int = 0, limit: int = 10_000) -> Outcome[tuple[EntryRow, ...], Unavailable]:
-        return await self.rows.provenance(after=after, limit=limit)
+        return await self.kept.provenance(after=after, limit=limit)
 
     async def head(self, key_digest: str) -> Outcome[HeadRow | None, Unavailable]:
-        return await self.rows.head(key_digest)
+        return await self.kept.head(key_digest)
 
     async def heads(
         self, *, after: str = "", created_before_ms: int | None = None, limit: int = 10_000
     ) -> Outcome[tuple[HeadRow, ...], Unavailable]:
-        return await self.rows.heads(after=after, created_before_ms=created_before_ms, limit=limit)
+        return await self.kept.heads(after=after, created_before_ms=created_before_ms, limit=limit)
 
     async def recorded(self, ref: RecordedRef) -> Outcome[StoredRow | None, Unavailable]:
-        return await self.rows.recorded(ref)
+        return await self.kept.recorded(ref)
 
     async def in_force(self, key_digest: str) -> Outcome[StoredRow | None, Unavailable]:
         """By the two calls that a double may have its own answers to."""
@@ -116,32 +86,32 @@ class RowsDouble(LedgerDouble):
     async def recorded_of(
         self, run_id: str, *, after: RecordedRef | None = None, limit: int = 1000
     ) -> Outcome[tuple[RecordedRef, ...], Unavailable]:
-        return await self.rows.recorded_of(run_id, after=after, limit=limit)
+        return await self.kept.recorded_of(run_id, after=after, limit=limit)
 
     async def are_recorded(self, refs: Sequence[RecordedRef]) -> Outcome[frozenset[RecordedRef], Unavailable]:
-        return await self.rows.are_recorded(refs)
+        return await self.kept.are_recorded(refs)
 
     async def histories(
         self, *, after: StoreKey | None = None, limit: int = 100
     ) -> Outcome[tuple[StoreKey, ...], Unavailable]:
-        return await self.rows.histories(after=after, limit=limit)
+        return await self.kept.histories(after=after, limit=limit)
 
     async def pins(
         self, *, after: tuple[str | int, ...] | None = None, limit: int = 1000
     ) -> Outcome[PinPage, Unavailable]:
-        return await self.rows.pins(after=after, limit=limit)
+        return await self.kept.pins(after=after, limit=limit)
 
     async def run_weight(self, run_id: str) -> Outcome[RunWeight, Unavailable]:
-        return await self.rows.run_weight(run_id)
+        return await self.kept.run_weight(run_id)
 
     async def last_change(self) -> Outcome[int, Unavailable]:
-        return await self.rows.last_change()
+        return await self.kept.last_change()
 
     async def stale_signals(self, *, after: int = 0, limit: int = 1000) -> Outcome[SignalPage, Unavailable]:
-        return await self.rows.stale_signals(after=after, limit=limit)
+        return await self.kept.stale_signals(after=after, limit=limit)
 
     async def settle(self) -> Outcome[None, Unavailable]:
-        return await self.rows.settle()
+        return await self.kept.settle()
 
 
 BROKEN = Unavailable("the cable was pulled out", "no")

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 from stepwell import Artifacts, Failure, Layer, Ledger, ManualClock, Outcome, Success, Unavailable, build, get, provides
 from stepwell.core.batch import Batch, ChangeRun, InsertRun, NoRun
 from stepwell.core.entry import EntryRow, RewindRow
 from stepwell.core.journal import Entry, Projection, Source
-from stepwell.core.redaction import Redactor
 from stepwell.core.run import RunRow
 from stepwell.core.step_cache import RecordedRef
 from stepwell.layers import clock
 from stepwell.layers import journal as journals
 from stepwell.layers import ledger as ledgers
 from stepwell.layers.artifacts import MemoryArtifacts
-from stepwell.layers.journal import Compaction, LedgerJournal
+from stepwell.layers.journal import JournalOptions, LedgerJournal
 from stepwell.services.journal import Journal
 from stepwell.services.journal_rows import CheckpointRow, EntryPage, JournalRow, JournalRows, SourceRow
 
@@ -103,32 +102,14 @@ class World:
         *,
         ledger: Ledger | None = None,
         spilling: bool = False,
-        page_size: int = 512,
-        payload_bytes: int = 256 * 1024,
-        redaction: Redactor | None = journals.REDACTION,
-        compaction: Compaction | None = None,
+        **options: Unpack[JournalOptions],
     ) -> Built:
         """A further journal, or why there is none; `around` comes between it and the ledger."""
         real = await self.ledger() if ledger is None else ledger
         hosts = given_ledger(real if around is None else around(real)) | clock.layer_test(self.clock)
-        if spilling:
-            built = await self._scope.enter_async_context(
-                build(
-                    journals.layer_spilling(page_size=page_size, payload_bytes=payload_bytes, redaction=redaction)
-                    | hosts
-                    | _given_artifacts(self.artifacts)
-                )
-            )
-        else:
-            built = await self._scope.enter_async_context(
-                build(
-                    journals.layer_test(
-                        page_size=page_size, payload_bytes=payload_bytes, redaction=redaction, compaction=compaction
-                    )
-                    | hosts
-                    | _given_artifacts(self.artifacts)
-                )
-            )
+        layer = journals.layer_spilling(**options) if spilling else journals.layer_test(**options)
+        app = layer | hosts | _given_artifacts(self.artifacts)
+        built = await self._scope.enter_async_context(build(app))
         if isinstance(built, Failure):
             failure = built.failure()
             return Failure(getattr(failure, "cause", failure))
@@ -140,22 +121,10 @@ class World:
         *,
         ledger: Ledger | None = None,
         spilling: bool = False,
-        page_size: int = 512,
-        payload_bytes: int = 256 * 1024,
-        redaction: Redactor | None = journals.REDACTION,
-        compaction: Compaction | None = None,
+        **options: Unpack[JournalOptions],
     ) -> LedgerJournal:
         """A further journal over the database."""
-        opened = await self.opened(
-            around,
-            ledger=ledger,
-            spilling=spilling,
-            page_size=page_size,
-            payload_bytes=payload_bytes,
-            redaction=redaction,
-            compaction=compaction,
-        )
-        journal = success(opened)
+        journal = success(await self.opened(around, ledger=ledger, spilling=spilling, **options))
         assert isinstance(journal, LedgerJournal)
         return journal
 
