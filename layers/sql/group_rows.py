@@ -29,14 +29,13 @@ from .statements import (
     HELD_WAITER,
     INSERT_BASE,
     INSERT_FORM,
-    INSERT_HEAD,
     INSERT_LOG,
     INSERT_RECEIPT,
     INSERT_STORE,
     LAST_NUMBERS,
-    UPDATE_HEAD,
     UPDATE_STORE,
     UPSERT_BASE,
+    UPSERT_HEAD,
     UPSERT_STEP,
 )
 from .waiting import WaitingRows
@@ -92,20 +91,19 @@ def write_rows(connection: Connection, held: Held, rows: Rows, reached: OnPoint)
         connection.run_many(INSERT_FORM, forms)
     if rows.touched:
         stores = rows.stores()
-        connection.run_many(INSERT_STORE, stores.new)
-        connection.run_many(INSERT_HEAD, stores.new_heads)
+        connection.insert_rows(INSERT_STORE, stores.new)
         connection.run_many(UPDATE_STORE, stores.changed)
-        connection.run_many(UPDATE_HEAD, stores.heads)
+        connection.insert_rows(UPSERT_HEAD, stores.heads)
         reached(CommitPoint.AFTER_STORES)
     if rows.log:
-        connection.run_many(INSERT_LOG, rows.log)
+        connection.insert_rows(INSERT_LOG, rows.log)
         reached(CommitPoint.AFTER_LOG)
     if rows.bases or rows.later_bases:
-        connection.run_many(INSERT_BASE, rows.bases)
+        connection.insert_rows(INSERT_BASE, rows.bases)
         connection.run_many(UPSERT_BASE, rows.later_bases)
         reached(CommitPoint.AFTER_BASES)
     if rows.receipts:
-        connection.run_many(INSERT_RECEIPT, rows.receipts)
+        connection.insert_rows(INSERT_RECEIPT, rows.receipts)
         reached(CommitPoint.AFTER_RECEIPTS)
     if rows.removals:
         write_removals(connection, rows)
@@ -116,7 +114,7 @@ def write_rows(connection: Connection, held: Held, rows: Rows, reached: OnPoint)
             connection.run_many(sql, [values for _, values in changes])
         reached(CommitPoint.AFTER_RUNS)
     if rows.steps:
-        connection.run_many(UPSERT_STEP, rows.steps)
+        connection.insert_rows(UPSERT_STEP, rows.steps)
         reached(CommitPoint.AFTER_STEPS)
     if rows.journals:
         write_journals(connection, rows.journals, reached)

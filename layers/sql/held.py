@@ -147,8 +147,8 @@ class HeldRun:
     ended: bool
 
 
-KEPT: Final = 4096
-"""Of how many stores, and of how many runs, the rows are kept from one group to the next."""
+KEPT: Final = 16_384
+"""Of how many stores, and of how many runs, the rows are kept from one group to the next: as many as tips are."""
 
 
 class Held:

@@ -33,7 +33,6 @@ __all__ = [
     "HELD_JOURNAL",
     "HELD_RECORDED",
     "HELD_SOURCE",
-    "INSERT_END",
     "INSERT_ENTRY",
     "INSERT_JOURNAL",
     "INSERT_RECORDED",
@@ -58,9 +57,9 @@ __all__ = [
     "STAMP_CHECKPOINT",
     "STRAY",
     "UPDATE_CACHE_CHANGES",
-    "UPDATE_END",
     "UPDATE_JOURNAL",
     "UPSERT_CHECKPOINT",
+    "UPSERT_END",
     "UPSERT_HEAD",
 ]
 
@@ -97,9 +96,9 @@ insert into journal (run_id, generation, floor, floor_chain, seal, carried, jno)
 UPDATE_JOURNAL: Final = """
 update journal set generation = ?, floor = ?, floor_chain = ?, seal = ?, carried = ? where jno = ?"""
 
-INSERT_END: Final = "insert into journal_end (last_seq, chain, seal, jno) values (?, ?, ?, ?)"
-
-UPDATE_END: Final = "update journal_end set last_seq = ?, chain = ?, seal = ? where jno = ?"
+UPSERT_END: Final = """
+insert into journal_end (last_seq, chain, seal, jno) values (?, ?, ?, ?)
+on conflict (jno) do update set last_seq = excluded.last_seq, chain = excluded.chain, seal = excluded.seal"""
 
 INSERT_ENTRY: Final = """
 insert into entry (no, jno, seq, type, at_ms, source, source_seq, spilled, chain, meta, payload)

@@ -26,10 +26,10 @@ def write_journals(connection: Connection, changes: JournalChanges, reached: OnP
         _cut(connection, changes, states)
     if writer.entries:
         numbers = {run_id: state.jno for run_id, state in states.items()}
-        connection.insert_many(sql.INSERT_ENTRY, entry_cells(writer.entries, numbers))
+        connection.insert_cells(sql.INSERT_ENTRY, entry_cells(writer.entries, numbers))
         reached(CommitPoint.AFTER_ENTRIES)
     if writer.sources:
-        connection.insert_many(sql.INSERT_SOURCE, _source_cells(changes, states))
+        connection.insert_cells(sql.INSERT_SOURCE, _source_cells(changes, states))
         reached(CommitPoint.AFTER_SOURCES)
     if changes.checkpoints:
         _write_checkpoints(connection, changes)
@@ -57,11 +57,9 @@ def _source_cells(changes: JournalChanges, states: dict[str, JournalState]) -> l
 
 def _write_journals(connection: Connection, changes: JournalChanges, states: dict[str, JournalState]) -> None:
     ends: list[Row] = []
-    new_ends: list[Row] = []
     for run_id, state in states.items():
         end = state.end
-        row = (end.last_seq, end.chain, seal_of(run_id, end.last_seq, end.chain), state.jno)
-        (ends if end.stored else new_ends).append(row)
+        ends.append((end.last_seq, end.chain, seal_of(run_id, end.last_seq, end.chain), state.jno))
         if end.stored and run_id not in changes.carried:
             continue
         carried = changes.carried.get(run_id)
@@ -71,8 +69,7 @@ def _write_journals(connection: Connection, changes: JournalChanges, states: dic
             connection.run(sql.UPDATE_JOURNAL, *rest, sealed, carried, state.jno)
         else:
             connection.run(sql.INSERT_JOURNAL, run_id, *rest, sealed, carried, state.jno)
-    connection.run_many(sql.UPDATE_END, ends)
-    connection.run_many(sql.INSERT_END, new_ends)
+    connection.insert_rows(sql.UPSERT_END, ends)
 
 
 def _cut(connection: Connection, changes: JournalChanges, states: dict[str, JournalState]) -> None:

@@ -17,7 +17,6 @@ __all__ = [
     "HELD_STORE",
     "INSERT_BASE",
     "INSERT_FORM",
-    "INSERT_HEAD",
     "INSERT_LOG",
     "INSERT_RECEIPT",
     "INSERT_RUN",
@@ -34,9 +33,9 @@ __all__ = [
     "STORES",
     "STORES_NAMED",
     "TAIL_CHAIN",
-    "UPDATE_HEAD",
     "UPDATE_STORE",
     "UPSERT_BASE",
+    "UPSERT_HEAD",
     "UPSERT_STEP",
     "due_runs",
     "next_free",
@@ -78,9 +77,9 @@ INSERT_STORE: Final = "insert into store (instance, sid, name, id) values (?, ?,
 
 UPDATE_STORE: Final = "update store set instance = ? where sid = ?"
 
-INSERT_HEAD: Final = "insert into head (version, last_seq, fno, sid) values (?, ?, ?, ?)"
-
-UPDATE_HEAD: Final = "update head set version = ?, last_seq = ?, fno = ? where sid = ?"
+UPSERT_HEAD: Final = """
+insert into head (version, last_seq, fno, sid) values (?, ?, ?, ?)
+on conflict (sid) do update set version = excluded.version, last_seq = excluded.last_seq, fno = excluded.fno"""
 
 INSERT_FORM: Final = "insert into form (fno, name, version, fingerprint) values (?, ?, ?, ?)"
 

@@ -18,10 +18,25 @@ __all__ = ["WriterThread"]
 KEEP_S: Final = 0.002
 """How long the lock is kept for the next try of a caller that was told of a conflict: it plans anew and comes back."""
 
+PATIENCE_S: Final = 0.002
+"""How long a transaction may take until the loop stands aside for it, and again from one time to the next."""
+
+LET_IN_S: Final = 0.002
+"""For how long a busy loop stands aside for the thread at most: a group of a hundred changes takes about as long."""
+
+LOOK_S: Final = 0.0001
+"""How long the loop sleeps at a time while it does: at least what it takes a thread to wake up on another core."""
+
 
 @final
 class WriterThread:
-    """Commits transactions in the order in which they are handed over, and tells the loop after each."""
+    """Commits transactions in the order in which they are handed over, and tells the loop after each.
+
+    A thread that wants the interpreter gets it after `sys.getswitchinterval()`, but only from one that keeps it for so
+    long. A loop that is busy in shorter slices lets go of it in each turn, as it looks for events, and takes it back
+    before the thread is awake: beside it a commit took up to a second. So the loop stands aside now and then while
+    there is a transaction, but no longer than for a moment where that waits for the disk or for another process.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
         self._loop = loop
@@ -31,6 +46,8 @@ class WriterThread:
         """Whether it waits for work: the loop may use the writer then, unless it has handed over some."""
         writer.keeps_turn = True  # which is safe here, where no other code delays the moment of giving it up
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._is_at_work = False
+        self._next_aside: asyncio.TimerHandle | None = None
         # A daemon: a program that forgets to close its ledger must be able to end.
         self._thread = threading.Thread(target=self._run, name="stepwell-writer", daemon=True)
         self._thread.start()
@@ -41,17 +58,38 @@ class WriterThread:
         def work() -> None:
             try:
                 for pause in running:
+                    self._is_at_work = False
                     time.sleep(pause)
+                    self._is_at_work = True
             finally:
-                self._bell.tell(committed)
+                self._is_at_work = False
+                self._bell.tell(ended)
 
+        def ended() -> None:
+            if self._next_aside is not None:
+                self._next_aside.cancel()
+            committed()
+
+        self._is_at_work = True
         self._work.put(work)
+        self._stand_aside_later()
 
     def stop(self) -> None:
         """Do what was handed over, close the writer, and end."""
         self._work.put(None)
         self._thread.join()
         self._bell.close()
+
+    def _stand_aside_later(self) -> None:
+        self._next_aside = self._loop.call_later(PATIENCE_S, self._stand_aside)
+
+    def _stand_aside(self) -> None:
+        """Sleep while the thread needs the interpreter; once at least, for it may want it back after a wait."""
+        until_s = self._loop.time() + LET_IN_S
+        time.sleep(LOOK_S)
+        while self._is_at_work and not self._writer.waits_for_disk and self._loop.time() < until_s:
+            time.sleep(LOOK_S)
+        self._stand_aside_later()
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
