@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeAlias, TypeVar, assert_never, final
+from typing import Final, TypeAlias, TypeGuard, TypeVar, assert_never, final
 
 import msgspec
 from pydantic_core import to_json
@@ -103,8 +103,32 @@ def replay_document(document: object, patches: Iterable[Patch]) -> object:
     made = _Replay(in_place=True)
     for patch in patches:
         for operation in patch.operations:
-            document = made.apply(document, operation)
+            if not (type(operation) is Put and _is_put(operation, document)):
+                document = made.apply(document, operation)
     return document
+
+
+def _is_put(operation: Put, document: object) -> bool:
+    """Replace a part that there is, in plain containers, as most operations do: and say whether that is done."""
+    if not operation.path:
+        return False
+    value: object = document
+    for segment in operation.path[:-1]:
+        if not _is_plain_part(value, segment):
+            return False
+        value = value[segment]
+    last = operation.path[-1]
+    if not _is_plain_part(value, last):
+        return False
+    value[last] = operation.value
+    return True
+
+
+def _is_plain_part(value: object, segment: str | int) -> TypeGuard[dict[str | int, object]]:
+    """Whether `value[segment]` is a part of a plain dict, or of a plain list, which is indexed in the same way."""
+    if type(value) is dict:
+        return segment in value
+    return type(value) is list and type(segment) is int and 0 <= segment < len(value)
 
 
 class _Replay:

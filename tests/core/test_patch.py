@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -71,6 +72,26 @@ def test_a_patch_leads_from_one_document_to_the_other(before: object, after: obj
 )
 def test_a_patch_touches_what_it_may_change(operation: Put | Remove | Splice | Order, paths: tuple[Path, ...]) -> None:
     assert touched(Patch((operation,))) == paths
+
+
+segments = st.integers(-3, 4) | st.text("ab1", max_size=2)
+puts = st.builds(Put, st.lists(segments, max_size=4).map(tuple), documents)
+
+
+def outcome(replayed: Callable[[], object]) -> str:
+    """The document as text, or the kind of the error."""
+    try:
+        return json.dumps(replayed())
+    except (LookupError, TypeError, ValueError) as error:
+        return type(error).__name__
+
+
+@settings(deadline=None, max_examples=1000)
+@given(document=documents, put=puts)
+def test_in_place_a_put_does_what_it_does_to_a_copy_also_where_it_leads_nowhere(document: object, put: Put) -> None:
+    """A damaged log may hold a patch of something else; it must not write to another place than it says."""
+    expected = outcome(lambda: replay(document, Patch((put,))))
+    assert outcome(lambda: replay_document(copy.deepcopy(document), [Patch((put,))])) == expected
 
 
 @settings(deadline=None)
