@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.msgpack import Encoder
@@ -83,25 +83,17 @@ def link(previous: bytes, run_id: str, seq: int, at_ms: int, entry: NewEntry | E
     source = entry.source
     named = None if source is None else (source.id, source.seq)
     return hash_entry(
-        previous, run_id, seq, at_ms, entry.event_type, entry.payload, entry.meta, entry.spilled, named, no
+        previous, (run_id, seq, at_ms, entry.event_type, entry.payload, entry.meta, entry.spilled, named, no)
     )
 
 
-def hash_entry(
-    previous: bytes,
-    run_id: str,
-    seq: int,
-    at_ms: int,
-    event_type: str,
-    payload: bytes,
-    meta: bytes | None,
-    spilled: bool,
-    named: tuple[str, int] | None,
-    no: int,
-) -> bytes:
-    """What `link` says, by the members of the entry: whoever appends many has them at hand, and this is much of it."""
-    content = _encode((run_id, seq, at_ms, event_type, payload, meta, spilled, named, no))
-    return sha256(previous + content).digest()
+Content: TypeAlias = tuple[str, int, int, str, bytes, bytes | None, bool, tuple[str, int] | None, int]
+"""What is hashed of an entry: its run and number, the instant, type, payload, meta, spilled, its source, and `no`."""
+
+
+def hash_entry(previous: bytes, content: Content) -> bytes:
+    """What `link` says; whoever appends many entries has the parts of each at hand."""
+    return sha256(previous + _encode(content)).digest()
 
 
 def link_rewind(kept: bytes, run_id: str, generation: int, from_seq: int, to_seq: int, at_ms: int) -> bytes:

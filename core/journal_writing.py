@@ -110,7 +110,7 @@ class JournalWriter:
             seq += 1
             no += 1
             named = None if source is None else (source.id, source.seq)
-            chain = hash_entry(chain, run_id, seq, at_ms, event_type, payload, meta, spilled, named, no)
+            chain = hash_entry(chain, (run_id, seq, at_ms, event_type, payload, meta, spilled, named, no))
             rows.append(EntryRow(run_id, seq, event_type, at_ms, source, payload, meta, spilled, chain, no))
             if event_type == EVENT_TYPE:
                 held.note_cache_change()

@@ -49,7 +49,6 @@ from .batch import (
     WriteBase,
     WriteReceipt,
     WriteStep,
-    size_bytes,
 )
 from .journal import Source
 from .journal_writes import (
@@ -153,8 +152,12 @@ def judge(batch: Batch, tips: Tips) -> Outcome[AlreadyApplied | None, Refusal]:
 _WRITE: Final[Outcome[AlreadyApplied | None, Refusal]] = Success(None)
 
 
-def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[AlreadyApplied | None, Refusal | TooLarge]:
-    """`judge` for one batch of a sequence; `refused` begins empty, and collects the stores on which one was refused.
+def judge_next(
+    batch: Batch, size: int, tips: Tips, refused: set[StoreKey]
+) -> Outcome[AlreadyApplied | None, Refusal | TooLarge]:
+    """`judge` for one batch of a sequence, of which `size_bytes` is known.
+
+    `refused` begins empty, and collects the stores on which one was refused.
 
     A revision is named by its version. Where another writer has made the version that a refused batch was to make, the
     next batch would find the name that it expects on a state that it was not planned on; so it is refused unread.
@@ -165,7 +168,7 @@ def judge_next(batch: Batch, tips: Tips, refused: set[StoreKey]) -> Outcome[Alre
         if unread is not None:
             planned = unread.revision if isinstance(unread, StoreAt) else unread.planned
             verdict = Failure(Conflict(unread.key, expected=planned, actual=tips.tip(unread.key) or planned))
-        elif (size := size_bytes(batch)) > BATCH_BYTES:
+        elif size > BATCH_BYTES:
             verdict = Failure(TooLarge("a batch", size, BATCH_BYTES))
         else:
             return verdict

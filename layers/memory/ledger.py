@@ -40,6 +40,7 @@ from ...core.batch import (
     WriteBase,
     WriteReceipt,
     WriteStep,
+    size_bytes,
 )
 from ...core.journal import Source
 from ...core.judgement import check_writes, judge_next
@@ -336,7 +337,7 @@ class MemoryLedger(JournalReading):
     # --- one batch ----------------------------------------------------------
 
     def _judge_and_write(self, batch: Batch, refused: set[StoreKey]) -> Verdict:
-        judged = judge_next(batch, self._tables, refused)
+        judged = judge_next(batch, size_bytes(batch), self._tables, refused)
         if isinstance(judged, Failure):
             return judged
         applied = judged.unwrap()

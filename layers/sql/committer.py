@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from typing import Final, Literal, TypeAlias, final
 
 from ...core.batch import Batch, size_bytes
@@ -77,6 +77,7 @@ class _Call:
     """Batches that were submitted together, in order, and the future of their answers."""
 
     batches: Sequence[Batch]
+    sizes: Sequence[int]
     size_bytes: int
     answers: _Answers
 
@@ -116,7 +117,8 @@ class Committer:
             answers.give(_unavailable(f"{self._queued} batches wait for their turn already; try again later", batches))
         else:
             self._at_ms = self._now_ms()  # here, where a clock that cannot answer is the caller's error
-            self._calls.append(_Call(batches, sum(map(size_bytes, batches)), answers))
+            sizes = [*map(size_bytes, batches)]
+            self._calls.append(_Call(batches, sizes, sum(sizes), answers))
             self._queued += len(batches)
             self._schedule()
         return answers
@@ -177,7 +179,7 @@ class Committer:
         group: list[Judged] = []
         for call in calls:
             refused: set[StoreKey] = set()
-            group += [(batch, refused) for batch in call.batches]
+            group += zip(call.batches, call.sizes, repeat(refused), strict=False)
         transaction = Transaction(self._writer, group, self._at_ms, self._busy_pauses())
         if self._thread is None:
             self._commit_inline(calls, transaction, transaction.run())

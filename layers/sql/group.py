@@ -67,8 +67,8 @@ from .statements import INSERT_RUN, RENEW_LEASES, update_run
 
 __all__ = ["Erasure", "Judged", "Removal", "Rows", "SignalWrite", "Wait", "WaitWrite", "decide"]
 
-Judged: TypeAlias = tuple[Batch, set[StoreKey]]
-"""A batch, and the stores on which a batch before it in its own sequence was refused (see `judge_next`)."""
+Judged: TypeAlias = tuple[Batch, int, set[StoreKey]]
+"""A batch with its size, and the stores on which one before it in its own sequence was refused (see `judge_next`)."""
 
 StoreWrite: TypeAlias = PatchStore | CreateStore | DeleteStore
 
@@ -169,14 +169,15 @@ def decide(group: Sequence[Judged], held: Held, at_ms: int) -> tuple[list[Verdic
     """The verdicts of a group's batches, in order, and what they write. A batch with a bug in it raises."""
     rows = Rows(at_ms, JournalChanges(held.journals, at_ms))
     writer = _Writer(held, rows)
-    return [_decide_one(number, batch, refused, held, writer) for number, (batch, refused) in enumerate(group)], rows
+    return [_decide_one(number, judged, held, writer) for number, judged in enumerate(group)], rows
 
 
-def _decide_one(number: int, batch: Batch, refused: set[StoreKey], held: Held, writer: _Writer) -> Verdict:
-    judged = judge_next(batch, held, refused)
-    if not isinstance(judged, Success):
-        return judged
-    applied = judged.unwrap()
+def _decide_one(number: int, judged: Judged, held: Held, writer: _Writer) -> Verdict:
+    batch, size, refused = judged
+    verdict = judge_next(batch, size, held, refused)
+    if not isinstance(verdict, Success):
+        return verdict
+    applied = verdict.unwrap()
     if isinstance(applied, AlreadyApplied):
         return Success(applied)
     check_writes(batch, held)

@@ -48,7 +48,7 @@ def read_held(connection: Connection, group: Sequence[Judged], held: Held | None
 
     `held` is what the group before it left, if nobody else has written since: that need not be read again.
     """
-    asked = Asked.of(batch for batch, _ in group)
+    asked = Asked.of(batch for batch, *_ in group)
     if held is None:
         (numbers,) = connection.rows(LAST_NUMBERS)
         sid, seq, no, sequence, fno, *others = map(to_integer, numbers)

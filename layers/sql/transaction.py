@@ -87,11 +87,11 @@ class Transaction:
             self.answers.append(failed)
 
     def _commit_apart(self, group: Sequence[Judged]) -> Iterator[float]:
-        for _, refused in group:
+        for *_, refused in group:
             refused.clear()  # what was judged before has been undone
         for judged in group:
             yield from self._commit([judged])
-            batch, refused = judged
+            batch, _, refused = judged
             answer = self.answers[-1]
             if not (isinstance(answer, Success) and isinstance(answer.unwrap(), Committed)):
                 refused.update(expected.key for expected in stores_of(batch))

@@ -30,7 +30,7 @@ def writers(tmp_path: Path) -> Iterator[tuple[Writer, Writer]]:
 
 def commit(writer: Writer, batch: Batch) -> Answer:
     assert writer.begin()
-    (answer,) = writer.write([(batch, set())], 0)
+    (answer,) = writer.write([(batch, 0, set())], 0)
     return answer
 
 
@@ -38,7 +38,7 @@ def test_a_lone_writer_gives_way_to_nobody(writers: tuple[Writer, Writer]) -> No
     one, _ = writers
     commit(one, create())
     assert not one.gives_way
-    transaction = Transaction(one, [(patch(1), set())], 0, iter([]))
+    transaction = Transaction(one, [(patch(1), 0, set())], 0, iter([]))
     assert list(transaction.run()) == []
     assert isinstance(transaction.answers[0], Success)
 
@@ -51,7 +51,7 @@ def test_a_writer_that_saw_another_gives_way_for_a_while(writers: tuple[Writer, 
         commit(one, patch(version))
         assert one.gives_way
         if version == 2:
-            transaction = Transaction(one, [(patch(1), set())], 0, iter([]))  # it will be refused
+            transaction = Transaction(one, [(patch(1), 0, set())], 0, iter([]))  # it will be refused
             assert list(transaction.run()) == [COURTESY_S]
             one.give_up_turn()
             assert not one.gives_way

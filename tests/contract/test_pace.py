@@ -150,7 +150,7 @@ def test_a_log_that_has_become_long_is_due_or_moved(tmp_path: Path) -> None:
     def grow(version: int) -> None:
         assert writer.begin()
         made = Batch((StoreAbsent(key, at(0)),), (CreateStore(key, at(0), b"[" + b"0" * (CHECKPOINT_PAGES << 12)),))
-        (answer,) = writer.write([(made if version == 0 else patch(version), set())], 0)
+        (answer,) = writer.write([(made if version == 0 else patch(version), 0, set())], 0)
         assert isinstance(answer, Success)
 
     with writer.on_loop():
@@ -158,7 +158,7 @@ def test_a_log_that_has_become_long_is_due_or_moved(tmp_path: Path) -> None:
         assert writer.checkpoint_due
         begun = log.read_bytes()[:32]
         assert writer.begin()
-        _ = writer.write([(create(), set())], 0)
+        _ = writer.write([(create(), 0, set())], 0)
         assert log.read_bytes()[:32] == begun
     grow(1)
     assert not writer.checkpoint_due
