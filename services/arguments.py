@@ -6,9 +6,9 @@ import inspect
 import weakref
 from collections.abc import Callable
 from types import FunctionType
-from typing import Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
-from ..core.codec import Codec, parameters_of
+from ..core.codec import Codec, hints_of, parameters_of
 
 __all__ = ["Arguments", "arguments_of"]
 
@@ -61,13 +61,35 @@ class Arguments:
         return pairs
 
 
-def arguments_of(name: str, fn: Callable[..., object]) -> Arguments:
-    """The arguments of a function, of which its annotations are read once."""
-    if not isinstance(fn, FunctionType):
-        return Arguments(name, fn)
-    if (found := _ARGUMENTS.get(fn)) is None:
-        found = _ARGUMENTS[fn] = Arguments(name, fn)
+def arguments_of(name: str, body: Callable[..., object]) -> Arguments:
+    """The arguments of the body of a cached step, which is looked at once. A TypeError if it takes no workspace."""
+    found = _ARGUMENTS.get(body) if isinstance(body, FunctionType) else None
+    if found is None:
+        _check_workspace(name, body)
+        found = Arguments(name, body)
+        if isinstance(body, FunctionType):
+            _ARGUMENTS[body] = found
     return found
+
+
+def _check_workspace(name: str, body: Callable[..., object]) -> None:
+    """A TypeError if the first parameter cannot be the workspace, as far as can be told."""
+    first = next(iter(inspect.signature(body).parameters.values()), None)
+    if first is None or first.kind is first.KEYWORD_ONLY:
+        raise TypeError(f"{name} takes no workspace: that is the first argument of a body, before those of the step")
+    hint = hints_of(body).get(first.name)
+    if isinstance(hint, type) and not _may_be_workspace(hint):
+        raise TypeError(
+            f"{name} takes {hint.__name__} {first.name!r} first: the first argument of a body is its Workspace, before "
+            "those of the step"
+        )
+
+
+def _may_be_workspace(type_: type[object]) -> bool:
+    """Whether it has a part of what a workspace has: it may be a Protocol of what a body needs, or a double."""
+    from .step_sandbox import Workspace
+
+    return type_ in (Any, object) or any(hasattr(type_, name) for name in vars(Workspace) if not name.startswith("_"))
 
 
 _ARGUMENTS: Final[weakref.WeakKeyDictionary[FunctionType, Arguments]] = weakref.WeakKeyDictionary()

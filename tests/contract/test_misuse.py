@@ -8,15 +8,16 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
 
 import stepwell
-from stepwell import RecordedError, Run, RunFailed, Store, Success, define_store, get, workflow
+from stepwell import Boundary, RecordedError, Run, RunFailed, Store, Success, Workspace, define_store, get, workflow
 from stepwell.layers.entry.open import App
+from stepwell.services.arguments import arguments_of
 from stepwell.services.workflow import AnyWorkflow
 
 stock = define_store("stock of test_misuse", dict[str, int])
@@ -193,6 +194,11 @@ def test_a_first_parameter_that_a_run_fits_is_taken() -> None:
 
 # --- durable calls ----------------------------------------------------------------
 
+
+def counted(n: int) -> int:
+    return n
+
+
 CALLS: list[tuple[Callable[[Anything], Awaitable[object]], str]] = [
     (lambda run: run.step("k", nothing, retry=3), r"step 'k': retry is a Retry, as in Retry(max_attempts=3), not 3"),
     (lambda run: run.step("k", nothing, timeout="5"), "'k': a time is a number of seconds or a timedelta, not '5'"),
@@ -204,6 +210,9 @@ CALLS: list[tuple[Callable[[Anything], Awaitable[object]], str]] = [
     (lambda run: run.store(stock).delete_from("k", Success(0)), "not a Success; unwrap it first"),
     (lambda run: run.gather([run.step("k", nothing)]), "not a list; write run.gather(*calls)"),
     (lambda run: run.gather(3), "run.gather awaits durable calls and coroutines, not a int"),
+    (lambda run: run.cached_step("k", nothing, boundary=Boundary()), "step 'k': nothing takes no workspace"),
+    (lambda run: run.cached_step("k", counted, 3, boundary=Boundary()), "step 'k': counted takes int 'n' first"),
+    (lambda run: run.cached_step("k", nothing, boundary=3), "step 'k': boundary is a Boundary"),
     (lambda run: run.step("k", lambda: Colour.RED), "a lambda cannot be annotated: write a def"),
     (lambda run: run.step("k", lambda: datetime(2024, 1, 1, tzinfo=UTC)), "a lambda cannot be annotated: write a def"),
 ]
@@ -302,3 +311,28 @@ async def test_a_result_of_another_class_is_named_with_both() -> None:
 
     error = await failed(workflow(flow))
     assert error.message.startswith("the result of the workflow flow is a dict, and its annotation says Order")
+
+
+class Reader(Protocol):
+    def read_text(self, path: str) -> str: ...
+
+
+def test_a_body_is_taken_if_its_first_parameter_may_be_a_workspace() -> None:
+    def unnamed(workspace: Anything, n: int) -> int:
+        return n
+
+    def base(workspace: object, n: int) -> int:
+        return n
+
+    def part(workspace: Reader, n: int) -> int:
+        return n
+
+    def either(workspace: Workspace | None, n: int) -> int:
+        return n
+
+    def many(*of: Workspace) -> int:
+        return len(of)
+
+    for body in (unnamed, base, part, either):
+        assert arguments_of("body", body).encode((3,)) == b"[3]"
+    assert arguments_of("many", many).encode(()) == b"[]"
