@@ -76,8 +76,8 @@ class _Closed(asyncio.Future[None]):
 class _Call:
     """Batches that were submitted together, in order, and the future of their answers."""
 
-    batches: Sequence[Batch]
-    sizes: Sequence[int]
+    batches: tuple[Batch, ...]
+    sizes: list[int]
     size_bytes: int
     answers: _Answers
 
@@ -117,6 +117,7 @@ class Committer:
             answers.give(_unavailable(f"{self._queued} batches wait for their turn already; try again later", batches))
         else:
             self._at_ms = self._now_ms()  # here, where a clock that cannot answer is the caller's error
+            batches = tuple(batches)  # whoever submitted them may change a list
             sizes = [*map(size_bytes, batches)]
             self._calls.append(_Call(batches, sizes, sum(sizes), answers))
             self._queued += len(batches)
@@ -179,7 +180,7 @@ class Committer:
         group: list[Judged] = []
         for call in calls:
             refused: set[StoreKey] = set()
-            group += zip(call.batches, call.sizes, repeat(refused), strict=False)
+            group += zip(call.batches, call.sizes, repeat(refused, len(call.batches)), strict=True)
         transaction = Transaction(self._writer, group, self._at_ms, self._busy_pauses())
         if self._thread is None:
             self._commit_inline(calls, transaction, transaction.run())

@@ -80,22 +80,28 @@ class Connection:
         self._connection = apsw.Connection(name, flags, vfs, CACHED_STATEMENTS)
         self._cursor = self._connection.cursor()
         self.path = path
+        self.statements = 0
+        """How many were begun."""
         self._file = _file_at(path)
 
     def rows(self, sql: str, *values: Value) -> list[Row]:
         """All rows at once, so that no statement stays open."""
+        self.statements += 1
         return self._cursor.execute(sql, values).fetchall()
 
     def row(self, sql: str, *values: Value) -> Row | None:
+        self.statements += 1
         rows = self._cursor.execute(sql, values).fetchall()
         return rows[0] if rows else None
 
     def run(self, sql: str, *values: Value) -> None:
+        self.statements += 1
         self._cursor.execute(sql, values).fetchall()
 
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """The statement once for each row of values."""
         if rows:
+            self.statements += 1
             self._cursor.executemany(sql, rows)
 
     def insert_rows(self, sql: str, rows: Sequence[Row]) -> None:
@@ -116,6 +122,7 @@ class Connection:
         for rows in ROWS_AT_ONCE:
             while len(cells) - begin >= rows * columns:
                 end = begin + rows * columns
+                self.statements += 1
                 self._cursor.execute(_insert_of(sql, rows), cells[begin:end])
                 begin = end
         self.run_many(sql, [tuple(cells[at : at + columns]) for at in range(begin, len(cells), columns)])

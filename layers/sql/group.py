@@ -106,9 +106,13 @@ Removal: TypeAlias = CutLog | Erasure
 
 
 class StoreRows(NamedTuple):
-    """Rows of stores, those that are new and those with another instance; and the heads of all that were touched."""
+    """Rows of stores and of their heads: new ones, those with another instance, and the heads of those that were.
+
+    New rows are inserted and never put over others: what has their number belongs to a store that was lost.
+    """
 
     new: list[Row]
+    new_heads: list[Row]
     changed: list[Row]
     heads: list[Row]
 
@@ -153,14 +157,17 @@ class Rows:
 
     def stores(self) -> StoreRows:
         """The rows of each store that the group touched, as it stands in the end."""
-        rows = StoreRows([], [], [])
+        rows = StoreRows([], [], [], [])
         for key, store in self.touched.items():
             instance, version = (None, 0) if store.tip is None else (store.tip.instance_id, store.tip.version)
-            rows.heads.append((version, store.last_seq, store.fno, store.sid))
+            head = (version, store.last_seq, store.fno, store.sid)
             if not store.stored:
                 rows.new.append((instance, store.sid, key.name, key.id))
-            elif instance != store.instance:
-                rows.changed.append((instance, store.sid))
+                rows.new_heads.append(head)
+            else:
+                rows.heads.append(head)
+                if instance != store.instance:
+                    rows.changed.append((instance, store.sid))
             store.instance = instance
         return rows
 

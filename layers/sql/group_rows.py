@@ -29,6 +29,7 @@ from .statements import (
     HELD_WAITER,
     INSERT_BASE,
     INSERT_FORM,
+    INSERT_HEAD,
     INSERT_LOG,
     INSERT_RECEIPT,
     INSERT_STORE,
@@ -92,6 +93,7 @@ def write_rows(connection: Connection, held: Held, rows: Rows, reached: OnPoint)
     if rows.touched:
         stores = rows.stores()
         connection.insert_rows(INSERT_STORE, stores.new)
+        connection.insert_rows(INSERT_HEAD, stores.new_heads)
         connection.run_many(UPDATE_STORE, stores.changed)
         connection.insert_rows(UPSERT_HEAD, stores.heads)
         reached(CommitPoint.AFTER_STORES)

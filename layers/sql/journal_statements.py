@@ -33,6 +33,7 @@ __all__ = [
     "HELD_JOURNAL",
     "HELD_RECORDED",
     "HELD_SOURCE",
+    "INSERT_END",
     "INSERT_ENTRY",
     "INSERT_JOURNAL",
     "INSERT_RECORDED",
@@ -96,8 +97,10 @@ insert into journal (run_id, generation, floor, floor_chain, seal, carried, jno)
 UPDATE_JOURNAL: Final = """
 update journal set generation = ?, floor = ?, floor_chain = ?, seal = ?, carried = ? where jno = ?"""
 
-UPSERT_END: Final = """
-insert into journal_end (last_seq, chain, seal, jno) values (?, ?, ?, ?)
+INSERT_END: Final = "insert into journal_end (last_seq, chain, seal, jno) values (?, ?, ?, ?)"
+
+UPSERT_END: Final = f"""
+{INSERT_END}
 on conflict (jno) do update set last_seq = excluded.last_seq, chain = excluded.chain, seal = excluded.seal"""
 
 INSERT_ENTRY: Final = """

@@ -57,9 +57,11 @@ def _source_cells(changes: JournalChanges, states: dict[str, JournalState]) -> l
 
 def _write_journals(connection: Connection, changes: JournalChanges, states: dict[str, JournalState]) -> None:
     ends: list[Row] = []
+    new_ends: list[Row] = []  # as of stores
     for run_id, state in states.items():
         end = state.end
-        ends.append((end.last_seq, end.chain, seal_of(run_id, end.last_seq, end.chain), state.jno))
+        row = (end.last_seq, end.chain, seal_of(run_id, end.last_seq, end.chain), state.jno)
+        (ends if end.stored else new_ends).append(row)
         if end.stored and run_id not in changes.carried:
             continue
         carried = changes.carried.get(run_id)
@@ -70,6 +72,7 @@ def _write_journals(connection: Connection, changes: JournalChanges, states: dic
         else:
             connection.run(sql.INSERT_JOURNAL, run_id, *rest, sealed, carried, state.jno)
     connection.insert_rows(sql.UPSERT_END, ends)
+    connection.insert_rows(sql.INSERT_END, new_ends)
 
 
 def _cut(connection: Connection, changes: JournalChanges, states: dict[str, JournalState]) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "HELD_STORE",
     "INSERT_BASE",
     "INSERT_FORM",
+    "INSERT_HEAD",
     "INSERT_LOG",
     "INSERT_RECEIPT",
     "INSERT_RUN",
@@ -77,8 +78,10 @@ INSERT_STORE: Final = "insert into store (instance, sid, name, id) values (?, ?,
 
 UPDATE_STORE: Final = "update store set instance = ? where sid = ?"
 
-UPSERT_HEAD: Final = """
-insert into head (version, last_seq, fno, sid) values (?, ?, ?, ?)
+INSERT_HEAD: Final = "insert into head (version, last_seq, fno, sid) values (?, ?, ?, ?)"
+
+UPSERT_HEAD: Final = f"""
+{INSERT_HEAD}
 on conflict (sid) do update set version = excluded.version, last_seq = excluded.last_seq, fno = excluded.fno"""
 
 INSERT_FORM: Final = "insert into form (fno, name, version, fingerprint) values (?, ?, ?, ?)"

@@ -19,13 +19,16 @@ KEEP_S: Final = 0.002
 """How long the lock is kept for the next try of a caller that was told of a conflict: it plans anew and comes back."""
 
 PATIENCE_S: Final = 0.002
-"""How long a transaction may take until the loop stands aside for it, and again from one time to the next."""
+"""How long a transaction may take until the loop stands aside for it; and again, while that lets it get on."""
 
-LET_IN_S: Final = 0.002
-"""For how long a busy loop stands aside for the thread at most: a group of a hundred changes takes about as long."""
+MOST_PATIENCE_S: Final = 0.064
+"""The longest time until then, which doubles each time that it did not: the thread waits for something else."""
 
 LOOK_S: Final = 0.0001
-"""How long the loop sleeps at a time while it does: at least what it takes a thread to wake up on another core."""
+"""How long the loop sleeps at a time while it stands aside: what it takes a thread to wake up on another core."""
+
+LOOKS: Final = 20
+"""How many times, at most: a group of a hundred changes is through by then."""
 
 
 @final
@@ -35,7 +38,8 @@ class WriterThread:
     A thread that wants the interpreter gets it after `sys.getswitchinterval()`, but only from one that keeps it for so
     long. A loop that is busy in shorter slices lets go of it in each turn, as it looks for events, and takes it back
     before the thread is awake: beside it a commit took up to a second. So the loop stands aside now and then while
-    there is a transaction, but no longer than for a moment where that waits for the disk or for another process.
+    there is a transaction, for as long as this has one statement follow the other. Where none does, the thread waits
+    for the disk or for another process, and needs no interpreter.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
@@ -46,7 +50,7 @@ class WriterThread:
         """Whether it waits for work: the loop may use the writer then, unless it has handed over some."""
         writer.keeps_turn = True  # which is safe here, where no other code delays the moment of giving it up
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._is_at_work = False
+        self._patience_s = PATIENCE_S
         self._next_aside: asyncio.TimerHandle | None = None
         # A daemon: a program that forgets to close its ledger must be able to end.
         self._thread = threading.Thread(target=self._run, name="stepwell-writer", daemon=True)
@@ -58,11 +62,8 @@ class WriterThread:
         def work() -> None:
             try:
                 for pause in running:
-                    self._is_at_work = False
                     time.sleep(pause)
-                    self._is_at_work = True
             finally:
-                self._is_at_work = False
                 self._bell.tell(ended)
 
         def ended() -> None:
@@ -70,8 +71,8 @@ class WriterThread:
                 self._next_aside.cancel()
             committed()
 
-        self._is_at_work = True
         self._work.put(work)
+        self._patience_s = PATIENCE_S
         self._stand_aside_later()
 
     def stop(self) -> None:
@@ -81,14 +82,17 @@ class WriterThread:
         self._bell.close()
 
     def _stand_aside_later(self) -> None:
-        self._next_aside = self._loop.call_later(PATIENCE_S, self._stand_aside)
+        self._next_aside = self._loop.call_later(self._patience_s, self._stand_aside)
 
     def _stand_aside(self) -> None:
-        """Sleep while the thread needs the interpreter; once at least, for it may want it back after a wait."""
-        until_s = self._loop.time() + LET_IN_S
-        time.sleep(LOOK_S)
-        while self._is_at_work and not self._writer.waits_for_disk and self._loop.time() < until_s:
+        """Sleep as long as the thread gets on by that; once at least, to see whether it does."""
+        self._patience_s = min(2 * self._patience_s, MOST_PATIENCE_S)
+        for _ in range(LOOKS):
+            before = self._writer.statements
             time.sleep(LOOK_S)
+            if self._writer.statements == before:
+                break
+            self._patience_s = PATIENCE_S
         self._stand_aside_later()
 
     def _run(self) -> None:

@@ -40,8 +40,7 @@ class Writer:
     then `has_turn`. Otherwise whoever waits for the lock would always be the one who comes too late.
 
     `is_alone` until it sees signs of others; it has `met_others` whenever they have committed since it did. `commit_s`
-    is how long the last commit took by the clock `now_s`, in seconds, without what led to it. It `waits_for_disk` while
-    a commit, or a checkpoint, is written and synced: then it needs no interpreter. Where the log is to be
+    is how long the last commit took by the clock `now_s`, in seconds, without what led to it. Where the log is to be
     moved to the file, which takes far longer, a commit does that too if it `may_checkpoint`; otherwise one is
     `checkpoint_due` from then on.
     """
@@ -60,7 +59,6 @@ class Writer:
         self.may_checkpoint = True
         self.checkpoint_due = False
         self.commit_s = 0.0
-        self.waits_for_disk = False
         self.now_s: Callable[[], float] = _no_time
         self.met_others = False
         self.news: News | None = None
@@ -114,7 +112,6 @@ class Writer:
         self._courtesy = max(0, self._courtesy - 1)
         committed = False
         began_s = self.now_s()
-        self.waits_for_disk = True
         try:
             connection.run("commit")
             committed = True
@@ -129,8 +126,6 @@ class Writer:
             if not undone:
                 self.news = "wake" if woke else "commit"
             return [Failure(Unavailable(reason, "no" if undone else "unknown")) for _ in group]
-        finally:
-            self.waits_for_disk = False
         self.news = "wake" if woke else "commit"
         self._checkpoint(connection)
         return [*verdicts]
@@ -152,6 +147,12 @@ class Writer:
             return None
         (version,) = self._connection.rows("pragma data_version")[0]
         return to_integer(version)
+
+    @property
+    def statements(self) -> int:
+        """A number that changes with each statement that is begun. Any thread may read it."""
+        connection = self._connection
+        return 0 if connection is None else connection.statements
 
     @property
     def is_alone(self) -> bool:
@@ -177,10 +178,8 @@ class Writer:
     def _checkpoint(self, connection: Connection) -> None:
         if self.checkpoint_due and self.may_checkpoint:
             self.checkpoint_due = False
-            self.waits_for_disk = True
             with suppress(DatabaseError):  # all is durable in the log; the next commit tries again
                 connection.checkpoint()
-            self.waits_for_disk = False
 
     def _look_for_others(self, connection: Connection) -> None:
         """Forget what was held, and take turns from now on, if the file is not as this connection left it."""

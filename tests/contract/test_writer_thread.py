@@ -46,16 +46,16 @@ async def beside_slices(writer: Writer, running: Iterator[float]) -> int:
     return turns
 
 
-def letting_go(times: int) -> Iterator[float]:
-    """A transaction that lets go of the interpreter so many times, as each statement does."""
+def statements(writer: Writer, times: int) -> Iterator[float]:
+    """A transaction of so many statements, each of which lets go of the interpreter."""
     for _ in range(times):
-        _ = os.stat(".")
+        _ = writer.others()
     yield from ()
 
 
 async def test_a_transaction_gets_on_beside_a_loop_that_is_busy_in_short_slices(writer: Writer) -> None:
     """If the loop did not stand aside, one such transaction would take minutes."""
-    turns = await asyncio.wait_for(beside_slices(writer, letting_go(30)), 20)
+    turns = await asyncio.wait_for(beside_slices(writer, statements(writer, 30)), 20)
     assert turns < 1_000
 
 
@@ -64,11 +64,9 @@ def pausing(seconds: float) -> Iterator[float]:
     yield seconds
 
 
-def syncing(writer: Writer, sync: Callable[[], object]) -> Iterator[float]:
-    """A transaction that waits for the disk."""
-    writer.waits_for_disk = True
-    _ = sync()
-    writer.waits_for_disk = False
+def waiting(until: Callable[[], object]) -> Iterator[float]:
+    """A transaction in a statement that waits for the disk."""
+    _ = until()
     yield from ()
 
 
@@ -76,11 +74,29 @@ def syncing(writer: Writer, sync: Callable[[], object]) -> Iterator[float]:
 async def test_the_loop_goes_on_beside_one_that_waits_for_something_else(
     writer: Writer, wait: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_module, "LET_IN_S", 10.0)  # for so long it would stand aside for one at work
+    monkeypatch.setattr(thread_module, "LOOKS", 100_000)  # for ten seconds it would stand aside for one that gets on
     read, write = os.pipe()
-    running = pausing(0.3) if wait == "lock" else syncing(writer, lambda: os.read(read, 1))
+    running = pausing(0.3) if wait == "lock" else waiting(lambda: os.read(read, 1))
     _ = asyncio.get_running_loop().call_later(0.3, os.write, write, b"x")
     turns = await beside_slices(writer, running)
     os.close(read)
     os.close(write)
     assert turns > 20
+
+
+async def test_it_looks_ever_less_often_after_one_that_does_not_get_on(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many ledgers wait for a disk that hangs, they leave the loop its time."""
+    naps: list[float] = []
+    monkeypatch.setattr("stepwell.layers.sql.thread.time.sleep", naps.append)
+    loop, committed = asyncio.get_running_loop(), asyncio.Event()
+    read, write = os.pipe()
+    thread = WriterThread(loop, writer)
+    thread.commit(waiting(lambda: os.read(read, 1)), committed.set)
+    _ = loop.call_later(0.6, os.write, write, b"x")
+    _ = await committed.wait()
+    thread.stop()
+    os.close(read)
+    os.close(write)
+    assert 1 <= len(naps) <= 15
