@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 import msgspec
 
@@ -14,9 +14,18 @@ from .model import Revision, StoreKey, Unavailable
 from .outcome import Failure, Outcome, Success
 from .patch import replay_json
 
-__all__ = ["Damaged", "caught_up", "damaged_history", "damaged_rows", "followed", "read_document", "read_held"]
+__all__ = [
+    "Damaged",
+    "caught_up",
+    "damaged_history",
+    "damaged_rows",
+    "followed",
+    "read_document",
+    "read_held",
+    "why_damaged",
+]
 
-REMEDY = "restore a backup; `stepwell doctor` checks the file"
+REMEDY: Final = "restore a backup; `stepwell doctor` checks the file"
 
 
 @final
@@ -33,7 +42,15 @@ def damaged_history(key: StoreKey, revision: Revision | None, why: str) -> Damag
 
 def damaged_rows(why: str) -> Damaged:
     """That other rows of the database cannot be read."""
-    return Damaged(f"the database is damaged: {why}; {REMEDY}", "no")
+    return Damaged(f"{_ROWS}{why}; {REMEDY}", "no")
+
+
+def why_damaged(damaged: Damaged) -> str:
+    """What is wrong with rows that cannot be read, without what to do about it."""
+    return damaged.reason.removeprefix(_ROWS).removesuffix(f"; {REMEDY}")
+
+
+_ROWS: Final = "the database is damaged: "
 
 
 def read_document(key: StoreKey, document: Document) -> Outcome[bytes, Damaged]:

@@ -172,7 +172,10 @@ def layer_noop() -> Layer[StepSandbox, StepSandbox]:
     async def refused() -> Opened:
         from ..core.step_sandbox import UnsupportedBoundary
 
-        message = "this application has no step sandbox: open it with workspace=, or give it step_sandbox.layer(root)"
+        message = (
+            "this application has no step sandbox: open it with workspace= (--workspace on the command line), or give "
+            "it step_sandbox.layer(root)"
+        )
         return Failure(UnsupportedBoundary(message=message))
 
     @provides

@@ -268,7 +268,8 @@ def _raise(error: LayerError) -> Never:
         raise cause
     if isinstance(cause, Tampered):
         remedy = "`stepwell journal verify` checks all of it; restore a backup from before."
-        raise CannotOpen("the database", f"its journal is damaged: {cause.message}", remedy)
+        place = f"entry {cause.seq} of the journal of {cause.run_id!r}" if cause.run_id else "its journal"
+        raise CannotOpen("the database", f"{place} is damaged: {cause.message}", remedy)
     raise RuntimeError(f"the application could not be opened: {error}") from (
         cause if isinstance(cause, BaseException) else None
     )

@@ -45,33 +45,37 @@ def entries(
         if place is None:
             return EntryPage((), has_more=False, floor=None)
         jno, floor = place
-        begin, more = bounded(-1 if after is None else after), bounded(limit + 1)
+        begin, most = bounded(-1 if after is None else after), bounded(limit)
         if event_types is None:
-            found = _page(connection, run_id, jno, begin, more)
+            found = _page(connection, run_id, jno, begin, most)
+            last = found[-1].seq if found else begin
+            has_more = len(found) == most and bool(connection.rows(sql.ENTRY_PLACES, jno, last, 1))
         else:
-            found = _page_of_types(connection, run_id, jno, begin, more, event_types)
-    return EntryPage(tuple(found[:limit]), len(found) > limit, floor if isinstance(floor, int) else None)
+            places = _places_of_types(connection, jno, begin, bounded(most + 1), event_types)
+            found = _entries_at(connection, run_id, places[:most])
+            has_more = len(places) > most
+    return EntryPage(tuple(found), has_more, floor if isinstance(floor, int) else None)
 
 
-def _page(connection: Connection, run_id: str, jno: Value, begin: int, more: int) -> list[EntryRow]:
+def _page(connection: Connection, run_id: str, jno: Value, begin: int, most: int) -> list[EntryRow]:
     try:
-        return [read_entry(run_id, row) for row in connection.rows(sql.ENTRIES, jno, begin, more)]
+        return [read_entry(run_id, row) for row in connection.rows(sql.ENTRIES, jno, begin, most)]
     except UnicodeDecodeError:  # one of them has no text where text belongs
-        return _entries_at(connection, run_id, connection.rows(sql.ENTRY_PLACES, jno, begin, more))
+        return _entries_at(connection, run_id, connection.rows(sql.ENTRY_PLACES, jno, begin, most))
 
 
-def _page_of_types(
-    connection: Connection, run_id: str, jno: Value, begin: int, more: int, event_types: Collection[str]
-) -> list[EntryRow]:
+def _places_of_types(
+    connection: Connection, jno: Value, begin: int, most: int, event_types: Collection[str]
+) -> list[Row]:
     places: list[Row] = []
     last: Value = MOST
     for event_type in set(event_types):
-        places += connection.rows(sql.ENTRY_PLACES_OF_TYPE, jno, event_type, begin, last, more)
+        places += connection.rows(sql.ENTRY_PLACES_OF_TYPE, jno, event_type, begin, last, most)
         places.sort(key=_seq_at)
-        if len(places) >= more:  # of the other types nothing later is on the page
-            del places[more:]
+        if len(places) >= most:  # of the other types nothing later is asked for
+            del places[most:]
             last = places[-1][0]
-    return _entries_at(connection, run_id, places)
+    return places
 
 
 def _seq_at(place: Row) -> int:

@@ -115,11 +115,14 @@ def test_what_cannot_be_read_at_all_is_named_and_hinders_only_who_would_write(ra
     connection.close()
     said = ran("journal", "verify", "--json")
     assert (said.code, said.error["code"]) == (1, "tampered")
-    assert "entry 1 of the run 'one'" in said.error["error"]
+    assert said.error["seq"] == 1
+    assert str(said.error["error"]).count("restore a backup") == 1
     assert ran("show", "one").code == 0
     said = ran("run", f"{SHOP}:greet", '"Ada"', "--id", "two", "--json")
     assert (said.code, said.error["code"]) == (1, "cannot_open")
-    assert "its journal is damaged: " in said.error["error"]
+    assert "its journal is damaged: the entry 1 of the run 'one' cannot be read" in said.error["error"]
+    said = ran("doctor", "--json")
+    assert (said.code, said.error["wrong"]) == (1, ["journals"])
 
 
 def test_a_run_that_is_not_there_is_not_verified(ran: Shell) -> None:
@@ -203,6 +206,7 @@ def test_heads_agree_with_the_journal_until_somebody_removes_one(cached: Shell) 
         "different": 0,
         "keys": [],
         "damaged_artifacts": [],
+        "missing_artifacts": [],
     }
     assert cached("cache", "verify", "--json").json == whole
     database(cached.folder).execute("delete from cache_head")
@@ -214,6 +218,15 @@ def test_heads_agree_with_the_journal_until_somebody_removes_one(cached: Shell) 
     assert (rebuilt["runs"], rebuilt["admitted"], rebuilt["heads"]) == (2, 1, 1)
     assert cached("cache", "verify", "--json").json == whole
     assert cached("cache", "rebuild").code == 0
+
+
+def test_nothing_is_rebuilt_from_a_journal_that_is_not_as_it_was_written(cached: Shell) -> None:
+    database(cached.folder).execute(
+        "update entry set payload = cast(replace(cast(payload as text), 'admitted', 'removed') as blob)"
+    )
+    said = cached("cache", "rebuild", "--json")
+    assert (said.code, said.error["code"], said.error["id"]) == (1, "tampered", "first")
+    assert database(cached.folder).execute("select count(*) from cache_head").fetchall() == [(1,)]
 
 
 def test_a_damaged_row_is_named(cached: Shell) -> None:
@@ -229,7 +242,7 @@ def test_what_is_no_key_or_was_never_seen_is_told(cached: Shell) -> None:
     assert said.code == 2
     assert "a cache key is 1 to 256 letters" in said.err
     assert cached("cache", "explain", "nokey").err == (
-        "no row was ever recorded under this key, as far as the journal tells\n"
+        "no row was ever recorded under this key, as far as the journal tells; a key is given whole\n"
     )
 
 
@@ -244,6 +257,10 @@ def test_a_damaged_artifact_is_named(cached: Shell) -> None:
     blob.write_bytes(b"43" + blob.read_bytes()[2:])
     said = cached(*words)
     assert (said.code, said.json["damaged_artifacts"]) == (1, [blob.name])
+    blob.unlink()
+    said = cached(*words)
+    assert (said.code, said.json["damaged_artifacts"], said.json["missing_artifacts"]) == (1, [], [blob.name])
+    assert f"the artifact {blob.name} is missing" in cached(*words[:-1]).out
     assert cached("cache", "verify", "--artifacts", "nowhere").code == 2
 
 

@@ -18,7 +18,7 @@ from ...artifacts import layer as artifacts_layer
 from ...clock import layer as clock_layer
 from ...layer import build, get
 from ...needed_artifacts import damaged_artifacts
-from .journal import compacted
+from .journal import compacted, verified_journals
 from .options import Settings, open_existing, run_blocking, shared, value_of
 from .output import Output
 from .problem import FAILED, WRONG_USAGE, Problem, problem_of
@@ -46,7 +46,11 @@ def cache() -> None:
 @shared()
 @click.pass_obj
 def rebuild(settings: Settings) -> None:
-    """Put in force what the journal proves, and nothing else. Workers may go on meanwhile."""
+    """Put in force what the journal proves, and nothing else. Workers may go on meanwhile.
+
+    Every journal is verified first: one that is not as it was written proves nothing, and then nothing is changed.
+    """
+    _ = run_blocking(verified_journals(settings))
     rebuilt = run_blocking(_rebuild(settings))
     output = settings.output
     if output.as_json:
@@ -74,7 +78,7 @@ def verify(context: click.Context, settings: Settings, artifacts: str | None) ->
     """Compare what is in force with what the journal proves; nothing is written. Exit code 1: they differ."""
     if artifacts is not None and not Path(artifacts).is_dir():
         raise Problem("usage", f"there is no folder {artifacts}", exit_code=WRONG_USAGE)
-    found, damaged = run_blocking(_verify(settings, artifacts))
+    found, damaged, missing = run_blocking(_verify(settings, artifacts))
     output = settings.output
     counts = {
         "matching": found.matching,
@@ -86,30 +90,41 @@ def verify(context: click.Context, settings: Settings, artifacts: str | None) ->
     rotten = any(each.reason == "damaged" for each in found.keys)
     if output.as_json:
         output.json(
-            {**counts, "keys": [_explanation_json(each) for each in differing], "damaged_artifacts": list(damaged)}
+            {
+                **counts,
+                "keys": [_explanation_json(each) for each in differing],
+                "damaged_artifacts": list(damaged),
+                "missing_artifacts": list(missing),
+            }
         )
     else:
         output.pairs(counts.items())
         _print_keys(output, differing)
         for digest in damaged:
             output.text(f"the artifact {digest} is damaged: what needs it is executed again when it is asked for")
+        for digest in missing:
+            output.text(f"the artifact {digest} is missing: what needs it is executed again when it is asked for")
     differs = bool(found.missing or found.extra or found.different)
     if differs:
         output.note("`stepwell cache rebuild` makes them agree")
     if rotten:
         output.note("a damaged row is never served: it goes when it is asked for, and the step is executed again")
-    if differs or rotten or damaged:
+    if differs or rotten or damaged or missing:
         context.exit(FAILED)
 
 
-async def _verify(settings: Settings, folder: str | None) -> tuple[Verification, tuple[str, ...]]:
+async def _verify(settings: Settings, folder: str | None) -> tuple[Verification, tuple[str, ...], tuple[str, ...]]:
+    """What the fold says, and of the artifacts those that are damaged and those that are missing."""
+    from ...missing_artifacts import missing_artifacts  # here: no other command needs what it loads
+
     async with open_existing(settings) as app:
         found = value_of(await get(app.env, CacheFold).verify())
         if folder is None:
-            return found, ()
+            return found, (), ()
         async with build(artifacts_layer(folder) | clock_layer()) as built:
-            kept = get(built.unwrap(), Artifacts)
-            return found, value_of(await damaged_artifacts(get(app.env, Ledger), kept))
+            kept, ledger = get(built.unwrap(), Artifacts), get(app.env, Ledger)
+            damaged = value_of(await damaged_artifacts(ledger, kept))
+            return found, damaged, value_of(await missing_artifacts(ledger, kept))
 
 
 @cache.command()
@@ -125,7 +140,9 @@ def explain(settings: Settings, key: str) -> None:
         raise Problem("usage", text, exit_code=WRONG_USAGE) from None
     found = run_blocking(_explain(settings, key))
     if found.ref is None and not found.rows:
-        settings.output.note("no row was ever recorded under this key, as far as the journal tells")
+        settings.output.note(
+            "no row was ever recorded under this key, as far as the journal tells; a key is given whole"
+        )
     if settings.as_json:
         settings.output.json(_explanation_json(found))
         return

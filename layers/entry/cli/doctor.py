@@ -12,6 +12,7 @@ import click
 from ....services.ledger import CannotOpen
 from ... import app as apps
 from .finding import Finding
+from .journal import verified_journals
 from .options import Settings, run_blocking, shared
 from .output import Output, size
 from .problem import Problem
@@ -43,7 +44,7 @@ def doctor(settings: Settings, root: str | None) -> None:
     output = settings.output
     findings = list(_versions())
     with output.progress(f"checking {settings.db}"):
-        findings += _none_yet(settings) or _database(settings.db)
+        findings += _none_yet(settings) or _database(settings)
     with output.progress("trying the sandbox"):
         findings += run_blocking(sandbox_findings(folder=root))
     wrong = [finding for finding in findings if finding.wrong is not None]
@@ -84,11 +85,11 @@ def _none_yet(settings: Settings) -> list[Finding]:
     return [Finding("database", None, f"there is no {settings.db} here yet", remark=remark)]
 
 
-def _database(path: str) -> Iterator[Finding]:
+def _database(settings: Settings) -> Iterator[Finding]:
     try:
-        found = apps.inspect(path)
+        found = apps.inspect(settings.db)
     except CannotOpen as error:
-        yield Finding("database", path, wrong=f"{error.reason}. {error.remedy}")
+        yield Finding("database", settings.db, wrong=f"{error.reason}. {error.remedy}")
         return
     yield Finding(
         "database", found.path, wrong=None if found.writable else "it can only be read: make it and its folder writable"
@@ -99,6 +100,8 @@ def _database(path: str) -> Iterator[Finding]:
     yield from _runs(found)
     yield Finding("steps", found.steps)
     yield Finding("receipts", found.receipts)
+    if found.writable:
+        yield _journals(settings)
     yield from _disk(found.disk)
 
 
@@ -113,6 +116,16 @@ def _file(found: apps.Inspection) -> Iterator[Finding]:
     yield Finding("application_id", found.application_id, f"{found.application_id:#010x}")
     damaged = None if found.integrity == "ok" else "the file is damaged: put back a copy"
     yield Finding("quick_check", found.integrity, wrong=damaged)
+
+
+def _journals(settings: Settings) -> Finding:
+    """Whether every hash of every journal is right."""
+    try:
+        found = run_blocking(verified_journals(settings))
+    except (Problem, CannotOpen) as error:
+        return Finding("journals", None, "not whole", wrong=str(error))
+    value = {"runs": found.runs, "entries": found.entries}
+    return Finding("journals", value, f"{found.entries} entries of {found.runs} runs")
 
 
 def _forms(found: apps.Inspection) -> Finding:

@@ -18,7 +18,7 @@ from .output import Output, instant, plain
 from .problem import WRONG_USAGE, Problem, problem_of
 from .words_first import WithOwn
 
-__all__ = ["compacted", "journal"]
+__all__ = ["compacted", "journal", "verified_journals"]
 
 SHOWN: Final = 1_000
 LONGEST: Final = 400
@@ -145,7 +145,7 @@ def _entry_json(entry: Entry) -> dict[str, object]:
 @click.pass_obj
 def verify(settings: Settings, run_id: str | None) -> None:
     """Check every hash of the journal of a run, or of all. Exit code 1: something is not as it was written."""
-    verified = run_blocking(_verify(settings, run_id))
+    verified = run_blocking(verified_journals(settings, run_id))
     if settings.as_json:
         settings.output.json({"runs": verified.runs, "entries": verified.entries})
     else:
@@ -153,7 +153,8 @@ def verify(settings: Settings, run_id: str | None) -> None:
         settings.output.text(f"{verified.entries} entries of {runs} are as they were written")
 
 
-async def _verify(settings: Settings, run_id: str | None) -> Verified:
+async def verified_journals(settings: Settings, run_id: str | None = None) -> Verified:
+    """How many entries are as they were written; a Problem names the first that is not."""
     async with open_existing(settings) as app:
         journal = get(app.env, Journal)
         verified = await journal.verify(run_id)
