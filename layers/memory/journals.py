@@ -158,7 +158,7 @@ class Journals:
 
     def forget(self, run_id: str) -> None:
         journal = self._journals.get(run_id)
-        if journal is not None:
+        if journal is not None and not _is_new(journal):
             held = journal.held  # its generation is raised: what was planned on what is gone does not hold any more
             kept = HeldJournal(run_id, held.last_seq, held.chain, held.generation + 1, stored=True)
             self._journals[run_id] = _Journal(kept, floor_chain=held.chain)

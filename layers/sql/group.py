@@ -304,8 +304,18 @@ class _Writer:
         run = None if isinstance(write, SweepSignals) else self._held.runs.get(write.run_id)
         if run is not None or isinstance(write, SweepSignals):
             self._rows.spent.append((write, 0 if run is None else run.no))
-        if isinstance(write, ForgetRun):
-            self._held.runs.pop(write.run_id, None)
+        if isinstance(write, ForgetRun) and run is not None:
+            self._forget(write.run_id, run.no)
+
+    def _forget(self, run_id: str, no: int) -> None:
+        """Stored rows of the run go before anything is written, so what the group was going to write of it is not."""
+        held, rows = self._held, self._rows
+        del held.runs[run_id]
+        held.receipts = {place: receipt for place, receipt in held.receipts.items() if place[1].run_id != run_id}
+        rows.receipts = [row for row in rows.receipts if row[0] != run_id]
+        rows.steps = [row for row in rows.steps if row[0] != no]
+        rows.signals = [(write, of) for write, of in rows.signals if of != no]
+        rows.runs = [(sql, values) for sql, values in rows.runs if values[-1] != no]
 
     def _touch(self, key: StoreKey) -> HeldStore:
         store = self._held.store(key)

@@ -127,7 +127,7 @@ class JournalChanges:
         self.held.forget_rows(run_id)
         self.writer.rows[:] = [row for row in self.writer.rows if row.ref.recorded_run_id != run_id]
         state = self.held.known(run_id)
-        if state is None:
+        if state is None or not (state.end.stored or state.end.last_seq >= 0):  # what appends nothing makes none
             self.held.note_cache_change()
             return
         # What was planned before does not hold any more; and what is appended later goes on from here.

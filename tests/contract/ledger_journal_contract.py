@@ -71,6 +71,10 @@ class LedgerJournalContract:
         assert await done(ledger, batch(Append(RUN, ()))) == Committed()
         assert await ledger.journal(RUN) == Success(None)
         assert await ledger.journals() == Success(())
+        await done(ledger, forget())
+        assert await ledger.journal(RUN) == Success(None)
+        await done(ledger, append(1))
+        assert (await journal_of(ledger)).generation == 0
 
     async def test_entries_of_all_runs_are_in_the_order_of_their_commits(self, ledger: JournalLedger) -> None:
         await asyncio.gather(*(ledger.commit(append(n, run_id=f"run-{n % 3}")) for n in range(9)))

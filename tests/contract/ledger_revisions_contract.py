@@ -9,6 +9,7 @@ from msgspec import structs
 
 from stepwell.core.batch import (
     Batch,
+    ChangeRun,
     CreateStore,
     CutLog,
     DeleteStore,
@@ -326,6 +327,24 @@ class LedgerRevisionsContract:
         committed(await ledger.commit(Batch((), (InsertRun(RUN), rows[2]))))
         assert len((await ledger.signals("run-1")).unwrap()) == 1
         assert await ledger.steps("run-1") == Success(())
+
+    async def test_a_run_is_forgotten_with_what_was_written_of_it_in_the_same_group(self, ledger: Ledger) -> None:
+        await grow(ledger, 0)
+        committed(await ledger.commit(Batch((), (InsertRun(RUN),))))
+        verdicts = await ledger.commit_all(
+            [
+                Batch((), (WriteStep(_pinning(at(0))),)),
+                Batch((), (WriteReceipt(Receipt(ORDER, STEP, "update", at(0))),)),
+                Batch((), (SendSignal(SignalRow("run-1", "paid", b"1")), ChangeRun("run-1", {"state": "failed"}))),
+                Batch((), (ForgetRun("run-1"),)),
+            ]
+        )
+        for verdict in verdicts:
+            committed(verdict)
+        assert await ledger.run("run-1") == Success(None)
+        assert await ledger.receipt(ORDER, STEP) == Success(None)
+        committed(await ledger.commit(Batch((), (InsertRun(RUN),))))
+        assert (await ledger.steps("run-1"), await ledger.signals("run-1")) == (Success(()), Success(()))
 
     async def test_a_run_can_be_trimmed_first(self, ledger: Ledger) -> None:
         await grow(ledger, 0)
