@@ -55,7 +55,10 @@ def recorded_refusal(failure: StepRefusal) -> tuple[RecordedError, str]:
         case UnsupportedBoundary():
             return RecordedError("UnsupportedBoundary", failure.message, ""), failure.code
         case MaterializationConflict(paths):
-            message = f"somebody else changed its files again and again while it was executed: {_named(paths)}"
+            message = (
+                "its files could not be put in their places, each time that it was executed: somebody else changed "
+                f"them meanwhile, or something else stands there, as a folder where a file is to be: {_named(paths)}"
+            )
             return RecordedError("MaterializationConflict", message, ""), "conflict"
 
 

@@ -216,7 +216,10 @@ def _is_remote(got: Outcome[CacheEntry, CacheMiss | Unavailable]) -> bool:
 
 def _corrupted(damage: BoundaryCorruption) -> RecordedError:
     where = f"the output {damage.path}" if damage.path else "the record of the outputs"
-    message = f"{where} is kept with the digest {damage.measured}, and was recorded with {damage.recorded}"
+    message = (
+        f"{where} is kept with the digest {damage.measured}, and was recorded with {damage.recorded}; its row is out "
+        "of force, so that the next run that asks for it executes it again"
+    )
     return RecordedError("CacheCorruptionDetected", message, "")
 
 

@@ -25,12 +25,13 @@ async def sandbox_findings(bwrap: str | None = None, folder: str | None = None) 
     """Whether commands can be isolated, whether folders can be written to as a whole, and what is proved by either.
 
     What cannot be done is a remark: it is refused when somebody asks for it, and nothing else needs it. `bwrap` is the
-    path of bubblewrap, which is looked for in `PATH` by default; `folder` is one to try in place of a new one.
+    path of bubblewrap, which is looked for in `PATH` by default; `folder` is one to try in place of a new one, and it
+    is wrong if that cannot be used.
     """
     found = await asyncio.to_thread(shutil.which, bwrap or "bwrap")
     proof = await _prove(bwrap)
     python = await _python(folder)
-    return [_bubblewrap(found, proof), _self_test(found, proof), _folder(python), _evidence(proof, python)]
+    return [_bubblewrap(found, proof), _self_test(found, proof), _folder(python, folder), _evidence(proof, python)]
 
 
 async def _prove(bwrap: str | None) -> Outcome[Proof, CommandRefused]:
@@ -89,10 +90,13 @@ def _self_test(found: str | None, proof: Outcome[Proof, CommandRefused]) -> Find
     return Finding("sandbox_self_test", f"failed: {refused.probe}", remark=refused.message)
 
 
-def _folder(python: Outcome[EvidenceLevel, str]) -> Finding:
+def _folder(python: Outcome[EvidenceLevel, str], named: str | None) -> Finding:
     if isinstance(python, Success):
         return Finding("sandbox_folder", "all or nothing", "written to all at once, or not at all")
-    return Finding("sandbox_folder", None, "refused", remark=python.failure())
+    why = python.failure()
+    if named is None:
+        return Finding("sandbox_folder", None, "refused", remark=why)
+    return Finding("sandbox_folder", None, "refused", wrong=why)
 
 
 def _evidence(proof: Outcome[Proof, CommandRefused], python: Outcome[EvidenceLevel, str]) -> Finding:
