@@ -57,7 +57,7 @@ class WriterThread:
         self._thread.start()
 
     def commit(self, running: Iterable[float], committed: Callable[[], None]) -> None:
-        """Run a transaction to its end on the thread, and then `committed` on the loop."""
+        """Run a transaction to its end on the thread, and then `committed` on the loop; one at a time."""
 
         def work() -> None:
             try:
