@@ -128,7 +128,7 @@ def _is_plain_part(value: object, segment: str | int) -> TypeGuard[dict[str | in
     """Whether `value[segment]` is a part of a plain dict, or of a plain list, which is indexed in the same way."""
     if type(value) is dict:
         return segment in value
-    return type(value) is list and type(segment) is int and 0 <= segment < len(value)
+    return is_list(value) and type(segment) is int and 0 <= segment < len(value) and type(value) is list
 
 
 class _Replay:

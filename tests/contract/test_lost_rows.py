@@ -12,6 +12,7 @@ from stepwell.core.batch import Batch
 from stepwell.core.entry import NewEntry
 from stepwell.core.journal_writes import Append
 from stepwell.layers import clock, ledger
+from stepwell.services.ledger import Verdict
 
 from .ledger_batches import create
 
@@ -26,7 +27,7 @@ def lose(path: Path, row: str) -> None:
     connection.close()
 
 
-async def commit(path: Path, *batches: Batch) -> list[object]:
+async def commit(path: Path, *batches: Batch) -> list[Verdict]:
     async with build(ledger.layer(path) | clock.layer()) as built:
         return [await get(built.unwrap(), Ledger).commit(each) for each in batches]
 
