@@ -319,7 +319,11 @@ def list_step(target: Any, op: int, a: int, b: int, k: str) -> object:
             poke(first, b)
             poke(rest[0], b)
         case _:
-            target.sort()
+            try:
+                target.sort()
+            except TypeError:  # then Python leaves some order or other, and a draft the one that was
+                target.sort(key=repr)
+                raise
     return None
 
 
