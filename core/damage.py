@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, final
 
 import msgspec
@@ -14,16 +14,7 @@ from .model import Revision, StoreKey, Unavailable
 from .outcome import Failure, Outcome, Success
 from .patch import replay_json
 
-__all__ = [
-    "Damaged",
-    "caught_up",
-    "damaged_history",
-    "damaged_rows",
-    "followed",
-    "read_document",
-    "read_held",
-    "why_damaged",
-]
+__all__ = ["Damaged", "caught_up", "damaged_history", "damaged_rows", "followed", "read_document", "read_held"]
 
 REMEDY: Final = "restore a backup; `stepwell doctor` checks the file"
 
@@ -31,7 +22,12 @@ REMEDY: Final = "restore a backup; `stepwell doctor` checks the file"
 @final
 @dataclass(frozen=True, slots=True)
 class Damaged(Unavailable):
-    """What is stored is damaged: the same call fails for as long as nobody mends it. Nothing was changed."""
+    """What is stored is damaged: the same call fails for as long as nobody mends it. Nothing was changed.
+
+    `why` is what is wrong, where the reason says more: what it happened to, and what to do.
+    """
+
+    why: str = field(default="", compare=False)
 
 
 def damaged_history(key: StoreKey, revision: Revision | None, why: str) -> Damaged:
@@ -42,15 +38,7 @@ def damaged_history(key: StoreKey, revision: Revision | None, why: str) -> Damag
 
 def damaged_rows(why: str) -> Damaged:
     """That other rows of the database cannot be read."""
-    return Damaged(f"{_ROWS}{why}; {REMEDY}", "no")
-
-
-def why_damaged(damaged: Damaged) -> str:
-    """What is wrong with rows that cannot be read, without what to do about it."""
-    return damaged.reason.removeprefix(_ROWS).removesuffix(f"; {REMEDY}")
-
-
-_ROWS: Final = "the database is damaged: "
+    return Damaged(f"the database is damaged: {why}; {REMEDY}", "no", why)
 
 
 def read_document(key: StoreKey, document: Document) -> Outcome[bytes, Damaged]:

@@ -162,3 +162,9 @@ class Tampered:
     run_id: str
     seq: int
     message: str = field(default="", compare=False)
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words: -1 is no entry, and what belongs to no journal has no run."""
+        journal = f"the journal of {self.run_id!r}" if self.run_id else "its journals"
+        return f"entry {self.seq} of {journal}" if self.run_id and self.seq >= 0 else journal

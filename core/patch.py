@@ -103,12 +103,12 @@ def replay_document(document: object, patches: Iterable[Patch]) -> object:
     made = _Replay(in_place=True)
     for patch in patches:
         for operation in patch.operations:
-            if not (type(operation) is Put and _is_put(operation, document)):
+            if not (type(operation) is Put and _put(operation, document)):
                 document = made.apply(document, operation)
     return document
 
 
-def _is_put(operation: Put, document: object) -> bool:
+def _put(operation: Put, document: object) -> bool:
     """Replace a part that there is, in plain containers, as most operations do: and say whether that is done."""
     if not operation.path:
         return False

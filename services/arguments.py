@@ -6,11 +6,11 @@ import inspect
 import weakref
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeVar, final, get_args
 
 from ..core.codec import Codec, hints_of, parameters_of
 
-__all__ = ["Arguments", "arguments_of"]
+__all__ = ["Arguments", "arguments_of", "takes"]
 
 _R = TypeVar("_R")
 
@@ -74,22 +74,31 @@ def arguments_of(name: str, body: Callable[..., object]) -> Arguments:
 
 def _check_workspace(name: str, body: Callable[..., object]) -> None:
     """A TypeError if the first parameter cannot be the workspace, as far as can be told."""
+    from .step_sandbox import Workspace  # here: who has no cached steps needs none of it
+
     first = next(iter(inspect.signature(body).parameters.values()), None)
     if first is None or first.kind is first.KEYWORD_ONLY:
         raise TypeError(f"{name} takes no workspace: that is the first argument of a body, before those of the step")
-    hint = hints_of(body).get(first.name)
-    if isinstance(hint, type) and not _may_be_workspace(hint):
+    hint = hints_of(body).get(first.name, object)
+    if not takes(hint, Workspace):
         raise TypeError(
-            f"{name} takes {hint.__name__} {first.name!r} first: the first argument of a body is its Workspace, before "
-            "those of the step"
+            f"{name} takes {getattr(hint, '__name__', hint)} {first.name!r} first: the first argument of a body is its "
+            "Workspace, before those of the step"
         )
 
 
-def _may_be_workspace(type_: type[object]) -> bool:
-    """Whether it has a part of what a workspace has: it may be a Protocol of what a body needs, or a double."""
-    from .step_sandbox import Workspace
-
-    return type_ in (Any, object) or any(hasattr(type_, name) for name in vars(Workspace) if not name.startswith("_"))
+def takes(hint: object, protocol: type[object]) -> bool:
+    """Whether what has the protocol may be given for an annotation: not for a class, or a union of classes, that are
+    none of its own; of another Protocol nothing is known."""
+    parts = get_args(hint)
+    if parts:
+        return any(takes(part, protocol) for part in parts)
+    return (
+        hint is Any
+        or not isinstance(hint, type)
+        or hint in protocol.__mro__
+        or hint.__dict__.get("_is_protocol", False) is True
+    )
 
 
 _ARGUMENTS: Final[weakref.WeakKeyDictionary[FunctionType, Arguments]] = weakref.WeakKeyDictionary()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, final, get_args, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, final, overload
 
 from ..core.codec import Codec, hints_of, result_codec
 from ..core.model import check_name
-from .arguments import Arguments
+from .arguments import Arguments, takes
 from .run import Run
 
 __all__ = ["AnyWorkflow", "Workflow", "WorkflowCall", "workflow"]
@@ -147,18 +147,5 @@ def _check_parameters(fn: Callable[..., object]) -> None:
     for other, hint in others:
         if hint is Run:
             raise TypeError(f"the workflow {name}: {other!r} is a Run, and only the first parameter is the run")
-    if not _takes_run(first[1]):
+    if not takes(first[1], Run):
         raise TypeError(f"the workflow {name}: its first parameter is the run, and {first[0]!r} is no Run")
-
-
-def _takes_run(hint: object) -> bool:
-    """Whether a run may be what this annotation says: not if it is a class, or made of classes, that `Run` is not."""
-    parts = get_args(hint)
-    if parts:
-        return any(map(_takes_run, parts))
-    return (
-        hint is Any
-        or not isinstance(hint, type)
-        or hint in Run.__mro__
-        or hint.__dict__.get("_is_protocol", False) is True
-    )

@@ -268,8 +268,7 @@ def _raise(error: LayerError) -> Never:
         raise cause
     if isinstance(cause, Tampered):
         remedy = "`stepwell journal verify` checks all of it; restore a backup from before."
-        place = f"entry {cause.seq} of the journal of {cause.run_id!r}" if cause.run_id else "its journal"
-        raise CannotOpen("the database", f"{place} is damaged: {cause.message}", remedy)
+        raise CannotOpen("the database", f"damage in {cause.place}: {cause.message}", remedy)
     raise RuntimeError(f"the application could not be opened: {error}") from (
         cause if isinstance(cause, BaseException) else None
     )

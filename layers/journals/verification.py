@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, TypeAlias, final
 
-from ...core.damage import Damaged, why_damaged
+from ...core.damage import Damaged
 from ...core.entry import EntryRow, RewindRow
 from ...core.journal import Source, Tampered, Verified
 from ...core.journal_chain import ChainWalk
@@ -178,7 +178,7 @@ class Verification:
             if isinstance(one, Failure):
                 return _damaged(one.failure(), run_id, after + 1)
             if not one.unwrap().entries:
-                return _tampered(run_id, after + 1, why_damaged(failure))
+                return _tampered(run_id, after + 1, failure.why or failure.reason)
             after = one.unwrap().entries[0].seq
 
     async def _look_at_artifact(self, row: EntryRow) -> Outcome[None, _Wrong]:
@@ -285,4 +285,6 @@ def _tampered(run_id: str, seq: int, message: str) -> Failure[_Wrong]:
 
 def _damaged(failure: Unavailable, run_id: str, seq: int) -> Failure[_Wrong]:
     """What cannot be read because it is not what was written is told as such."""
-    return _tampered(run_id, seq, why_damaged(failure)) if isinstance(failure, Damaged) else Failure(failure)
+    if isinstance(failure, Damaged):
+        return _tampered(run_id, seq, failure.why or failure.reason)
+    return Failure(failure)

@@ -78,7 +78,6 @@ class _Call:
 
     batches: tuple[Batch, ...]
     sizes: list[int]
-    size_bytes: int
     answers: _Answers
 
 
@@ -118,8 +117,7 @@ class Committer:
         else:
             self._at_ms = self._now_ms()  # here, where a clock that cannot answer is the caller's error
             batches = tuple(batches)  # whoever submitted them may change a list
-            sizes = [*map(size_bytes, batches)]
-            self._calls.append(_Call(batches, sizes, sum(sizes), answers))
+            self._calls.append(_Call(batches, [*map(size_bytes, batches)], answers))
             self._queued += len(batches)
             self._schedule()
         return answers
@@ -204,7 +202,7 @@ class Committer:
         batches = size = 0
         while self._calls:
             call = self._calls[0]
-            batches, size = batches + len(call.batches), size + call.size_bytes
+            batches, size = batches + len(call.batches), size + sum(call.sizes)
             if calls and (batches > self._limits.group_batches or size > self._limits.group_bytes):
                 break
             calls.append(self._calls.popleft())
@@ -226,7 +224,7 @@ class Committer:
         """Whether "auto" commits them on the loop. Of a writer that is alone, the thread has let go."""
         if self._pace is None or not self._pace.is_quick or not self._writer.is_alone or self._writer.checkpoint_due:
             return False
-        return sum(call.size_bytes for call in calls) <= LITTLE_BYTES
+        return sum(sum(call.sizes) for call in calls) <= LITTLE_BYTES
 
     def _commit_quickly(self, thread: WriterThread, calls: list[_Call], transaction: Transaction) -> None:
         """Commit on the loop; from the first pause on, if there is one, on the thread."""

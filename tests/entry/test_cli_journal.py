@@ -120,7 +120,7 @@ def test_what_cannot_be_read_at_all_is_named_and_hinders_only_who_would_write(ra
     assert ran("show", "one").code == 0
     said = ran("run", f"{SHOP}:greet", '"Ada"', "--id", "two", "--json")
     assert (said.code, said.error["code"]) == (1, "cannot_open")
-    assert "its journal is damaged: the entry 1 of the run 'one' cannot be read" in said.error["error"]
+    assert "damage in its journals: the entry 1 of the run 'one' cannot be read" in said.error["error"]
     said = ran("doctor", "--json")
     assert (said.code, said.error["wrong"]) == (1, ["journals"])
 

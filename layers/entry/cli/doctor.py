@@ -100,7 +100,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
     yield from _runs(found)
     yield Finding("steps", found.steps)
     yield Finding("receipts", found.receipts)
-    if found.writable:
+    if found.writable:  # to read the journals it is opened, which leaves nothing beside it only then
         yield _journals(settings)
     yield from _disk(found.disk)
 

@@ -167,7 +167,7 @@ async def verified_journals(settings: Settings, run_id: str | None = None) -> Ve
 
 
 def _tampered(failure: Tampered) -> Problem:
-    text = f"entry {failure.seq} of the journal of {failure.run_id!r} is not as it was written: {failure.message}"
+    text = f"something in {failure.place} is not as it was written: {failure.message}"
     details = {"id": failure.run_id, "seq": failure.seq, "reason": failure.message}
     return Problem("tampered", f"{text}; restore a backup from before", details=details)
 
